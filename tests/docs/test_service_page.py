@@ -232,7 +232,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "frames of a session before CONNECT": timeouts.STRANGE_FRAMES,
         "unauthenticated connections of one address, or of one /64 network of IPv6": admission.MOST_STRANGERS,
         "connections of a user over HTTP; further ones count as unauthenticated": admission.MOST_OF_A_USER,
-        "answers over HTTP that a user reads at the same time; further ones wait": streamed.MOST_ANSWERS,
+        "answers over HTTP to a user at the same time; others wait": streamed.MOST_ANSWERS,
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
         "a page of an answer": door.MOST_OF_A_PAGE,
