@@ -65,6 +65,12 @@ def numbered(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
+def placed(message: str) -> tuple[str, str]:
+    """Return the place of a wrong value, such as ``schema.a``, and what is wrong, of msgspec's message."""
+    what, _, place = message.partition(" - at `$")
+    return place.removesuffix("`").removeprefix("."), what
+
+
 def printable(text: str) -> str:
     """Replace characters that move the caret, control the terminal, or cannot be encoded."""
     return "".join(char if char.isprintable() else "?" for char in text)

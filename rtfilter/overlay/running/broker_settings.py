@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from rtfilter.basics import sockets
 from rtfilter.basics.errors import RTFilterError
+from rtfilter.basics.text import placed
 from rtfilter.definition import Definition
 from rtfilter.overlay.membership import Contact, MembershipSettings
 from rtfilter.overlay.running.broker_frames import SPARE
@@ -182,8 +183,8 @@ def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -
     try:
         return msgspec.convert(kept | told, kind, dec_hook=_path)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$.")
-        name = place.rstrip("`").partition("[")[0]
+        place, what = placed(str(error))
+        name = place.partition("[")[0]
         if not name:
             raise BrokerSettingsError(what) from None
         origin = f"--{name.replace('_', '-')}" if name in told else f"{file}: {name}"

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from rtfilter.basics.sockets import network
+from rtfilter.basics.text import placed
 from rtfilter.service.concurrency import LARGE, Threads
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
@@ -292,8 +293,7 @@ def document(body: bytes, kind: type[_T], nesting: int) -> _T:
 
 def _said(message: str, kind: type) -> str:
     """Return what msgspec says of a wrong value with the field first, and the known fields of an object."""
-    what, _, place = message.partition(" - at `$")
-    place = place.removesuffix("`").removeprefix(".")
+    place, what = placed(message)
     if unknown := _UNKNOWN.fullmatch(what):
         known = ", ".join(field.encode_name for field in msgspec.structs.fields(kind)) if not place else ""
         what = f"the field {unknown[1]!r} is unknown" + (f"; the fields are {known}" if known else "")
