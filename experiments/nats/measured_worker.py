@@ -50,7 +50,7 @@ class Nothing(NatsWorker):
     async def _batch(self, messages: Sequence[PulledMessage]) -> None:
         self._measures.batch(messages)
         for message in messages:
-            self._held[message.reply] = message.arrived
+            self._unacknowledged[message.reply] = message.arrived
             self._done(_Taken(message))
 
 
@@ -60,7 +60,7 @@ class Forward(NatsWorker):
     async def _batch(self, messages: Sequence[PulledMessage]) -> None:
         self._measures.batch(messages)
         for message in messages:
-            self._held[message.reply] = message.arrived
+            self._unacknowledged[message.reply] = message.arrived
             taken = _Taken(message)
             events = message.data.split(b"\n")
             for row in range(-message.sequence % EVERY, len(events), EVERY):

@@ -37,7 +37,7 @@ CHUNK: Final = 1000
 """Changes that are applied at once."""
 AHEAD: Final = 5000
 """Changes that are asked for ahead."""
-PATIENCE: Final = 1.0
+RETRY: Final = 1.0
 """Seconds between two attempts, and until a wait for changes looks whether there are any."""
 RELOAD: Final = 60.0
 """Least seconds between two readings of the whole bucket."""
@@ -128,7 +128,7 @@ class SubscriptionBucket:
         while True:
             with suppress(Error, TimeoutError):
                 await self._follow()
-            await asyncio.sleep(PATIENCE / 5)
+            await asyncio.sleep(RETRY / 5)
 
     async def _follow(self) -> None:
         """Apply changes with a new consumer, until that is gone, ended or misses a message."""
@@ -201,14 +201,14 @@ class SubscriptionBucket:
         """Wait until all changes that were stored before this call are applied."""
         last = await self.last()
         self.behind = max(0, last - self.subscriptions.revision)
-        wait = PATIENCE
+        wait = RETRY
         while self.subscriptions.revision < last or self._seen is not None:
             self._moved.clear()
             try:
                 async with asyncio.timeout(wait):
                     await self._moved.wait()
             except TimeoutError:  # perhaps the last messages are gone; then the key comes after them
-                wait = min(2 * wait, 30 * PATIENCE)
+                wait = min(2 * wait, 30 * RETRY)
                 with suppress(Error, TimeoutError):
                     await self._mark()
 
@@ -219,7 +219,7 @@ class SubscriptionBucket:
                 info = await self.info()
             except (Error, TimeoutError) as error:
                 _log.warning("the bucket does not answer, and is asked again: %s", error or "timeout")
-                await asyncio.sleep(PATIENCE / 4)
+                await asyncio.sleep(RETRY / 4)
                 continue
             self._count(info)
             cluster = info.cluster
@@ -231,7 +231,7 @@ class SubscriptionBucket:
                 _log.warning(
                     "the key %s cannot be written, which is tried again: %s", MARK, error or "timeout"
                 )
-                await asyncio.sleep(PATIENCE / 4)
+                await asyncio.sleep(RETRY / 4)
                 continue
             self._leader = cluster.leader
             return last

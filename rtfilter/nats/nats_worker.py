@@ -129,9 +129,8 @@ class NatsWorker:
         self._pull = Pull(client, setup.stream, setup.consumer, setup.ahead)
         self._publisher = Publisher(client)
         self._origin = origin_of(setup.bucket, setup.shard, setup.stream, setup.created)
-        self._held: dict[
-            str, float
-        ] = {}  # when each unacknowledged message came or was renewed, by its reply
+        # When each message came or was renewed, by its reply.
+        self._unacknowledged: dict[str, float] = {}
         self._stored: deque[PulledMessage] = deque()  # to be acknowledged
         self._some_stored = asyncio.Event()
         self._each = 1.0  # events of a message, on average
@@ -139,7 +138,7 @@ class NatsWorker:
         self._thread = ThreadPoolExecutor(1, "rtfilter-match")
         self._stopping = asyncio.Event()
         self._saving: asyncio.Future[None] | None = None
-        measures.observe(self._publisher, self.bucket, lambda: len(self._held))
+        measures.observe(self._publisher, self.bucket, lambda: len(self._unacknowledged))
 
     def stop(self) -> None:
         """End after the present batch, and leave the other events to other workers."""
@@ -175,7 +174,7 @@ class NatsWorker:
                 for message in self._pull.rest():  # after the engine knows that nothing more is wanted
                     await self._client.publish(message.reply, b"-NAK")  # for another worker
                 await self._publisher.idle()
-                while self._held:
+                while self._unacknowledged:
                     await asyncio.sleep(0.01)
             if self._saving is not None:
                 await self._saving
@@ -206,7 +205,7 @@ class NatsWorker:
         events = _Events()
         taken = [_Taken(message) for message in messages]
         for one in taken:
-            self._held[one.message.reply] = one.message.arrived
+            self._unacknowledged[one.message.reply] = one.message.arrived
             try:
                 found = events_of(one.message.data)
             except EventError as error:
@@ -338,7 +337,7 @@ class NatsWorker:
                 message = self._stored.popleft()
                 with suppress(Error):
                     await self._client.publish(message.reply)
-                self._held.pop(message.reply, None)
+                self._unacknowledged.pop(message.reply, None)
                 self._measures.done(monotonic() - message.arrived)
 
     async def _renew(self) -> None:
@@ -347,13 +346,13 @@ class NatsWorker:
         while True:
             await asyncio.sleep(every / 2)
             late = monotonic() - every
-            old = [reply for reply, since in self._held.items() if since < late]
+            old = [reply for reply, since in self._unacknowledged.items() if since < late]
             old += [message.reply for message in self._pull.rest() if message.arrived < late]
             with suppress(Error):
                 for reply in old:
                     await self._client.publish(reply, b"+WPI")
-                    if reply in self._held:
-                        self._held[reply] = monotonic()
+                    if reply in self._unacknowledged:
+                        self._unacknowledged[reply] = monotonic()
 
     # -- what cannot be used -------------------------------------------------------------------------------
 

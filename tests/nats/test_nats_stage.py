@@ -373,7 +373,7 @@ async def test_a_worker_that_ends_gives_its_events_to_others(cluster):
 
         worker.bucket.reach = held
         await made.publish(b'{"price": 5}')
-        await until(lambda: worker._held)
+        await until(lambda: worker._unacknowledged)
         await made.publish(*[b'{"price": 5}'] * 20)
         await until(lambda: len(worker._pull.rest()) == 20)
         ending = asyncio.create_task(made.stop(worker))
