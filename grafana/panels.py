@@ -461,10 +461,11 @@ ROWS = [
             ),
             Panel(
                 "Ready",
-                "1 while the server has computed all that it had not at its start; and failures of the "
-                "database per second.",
+                "Servers that have computed all that they had not at their start; servers that stand by; and "
+                "failures of the database per second.",
                 {
-                    "ready": latest(f"{SERVICE}ready", how="min", where=SERVER),
+                    "ready": latest(f"{SERVICE}ready", how="sum", where=SERVER),
+                    "standing by": latest(f"{SERVICE}standby", how="sum", where=SERVER),
                     "failures of the database": rate(f"{SERVICE}database_errors_total", where=SERVER),
                 },
             ),

@@ -19,6 +19,7 @@ from rtfilter.reading.events import EventBatch, Tables, open_events
 
 if TYPE_CHECKING:
     from rtfilter.client import PlainClient
+    from rtfilter.client.link import Address
     from rtfilter.events.schema import Schema
 
 URL = "RTFILTER_URL"
@@ -36,7 +37,8 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         default=os.environ.get(URL, "ws://127.0.0.1:8080"),
-        help=f"of the server, with TLS wss://host:port (default: {URL}, or ws://127.0.0.1:8080)",
+        help=f"of the server, with TLS wss://host:port; of a server and its standby both, with a comma "
+        f"(default: {URL}, or ws://127.0.0.1:8080)",
     )
     parser.add_argument("--user", metavar="NAME", help="your name")
     parser.add_argument("--token-file", metavar="FILE", help="holds your token")
@@ -83,34 +85,50 @@ def connected(
 
 
 def served_schema(arguments: argparse.Namespace) -> Schema:
-    """Return the schema of the filter that the arguments name, from the server.
+    """Return the schema of the filter that the arguments name, from the server or its standby.
 
     Raises
     ------
     CommandError
-        The server cannot be reached, or refuses the request.
+        No server can be reached, or one refuses the request.
     """
-    import json
     from base64 import b64encode
+
+    from rtfilter.client import ClientError
+    from rtfilter.client.link import addresses_of
+
+    token = _token(arguments)
+    user, password = (arguments.user, os.environ.get(PASSWORD)) if token is None else (None, None)
+    basic = b64encode(f"{user}:{password or ''}".encode()).decode()
+    who = f"Basic {basic}" if token is None else f"Bearer {token}"
+    away = _AwayError()
+    try:
+        addresses = addresses_of(arguments.url, user, password, token)
+    except ClientError as error:
+        raise CommandError(str(error)) from None
+    for address in addresses:
+        try:
+            return _schema_at(address, arguments.filter, who)
+        except _AwayError as error:
+            away = error
+    raise away
+
+
+class _AwayError(CommandError):
+    """A server does not answer, or it is no server of ours."""
+
+
+def _schema_at(address: Address, filter: str, who: str) -> Schema:
+    import json
     from urllib.error import HTTPError
     from urllib.parse import quote, urlsplit, urlunsplit
     from urllib.request import Request, urlopen
 
-    from rtfilter.client import ClientError
-    from rtfilter.client.link import Address
     from rtfilter.events.schema import Schema
 
-    token = _token(arguments)
-    user, password = (arguments.user, os.environ.get(PASSWORD)) if token is None else (None, None)
-    try:
-        address = Address(arguments.url, user, password, token)
-    except ClientError as error:
-        raise CommandError(str(error)) from None
     parts = urlsplit(address.url)
-    path = f"{parts.path.removesuffix('/session')}/filters/{quote(arguments.filter, safe='')}"
+    path = f"{parts.path.removesuffix('/session')}/filters/{quote(filter, safe='')}"
     url = urlunsplit(("https" if address.secure else "http", parts.netloc, path, parts.query, ""))
-    basic = b64encode(f"{user}:{password or ''}".encode()).decode()
-    who = f"Basic {basic}" if token is None else f"Bearer {token}"
     try:
         with urlopen(Request(url, headers={"Authorization": who}), timeout=30, context=address.ssl) as answer:
             return Schema.from_json(json.load(answer)["schema"])
@@ -120,7 +138,7 @@ def served_schema(arguments: argparse.Namespace) -> Schema:
         kind = "unauthenticated" if error.code == 401 else ""
         raise CommandError(_explained(kind, detail or f"{url} answers {error.code}; give --schema")) from None
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise CommandError(f"the schema cannot be read from {url}: {error}; give --schema") from None
+        raise _AwayError(f"the schema cannot be read from {url}: {error}; give --schema") from None
 
 
 def _detail(body: bytes) -> str | None:

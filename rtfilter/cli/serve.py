@@ -98,6 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group(title)
         for name, (metavar, text) in flags.items():
             group.add_argument(f"--{name}", metavar=metavar, type=_KINDS.get(metavar, str), help=text)
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        default=None,
+        help="where another server has the database: follow it, and take over when it ends",
+    )
     group.add_argument(
         "--webhook-private",
         action="store_true",

@@ -12,7 +12,7 @@ from uuid import uuid4
 from rtfilter.basics.session_states import Directive
 from rtfilter.client.client_errors import ClientError, ProtocolError
 from rtfilter.client.ledger import Item
-from rtfilter.client.link import Address
+from rtfilter.client.link import addresses_of
 from rtfilter.client.protocol import Ended, EventDelivery, Reasons, ServerSubscription
 from rtfilter.client.session import Session
 
@@ -406,7 +406,7 @@ def connect(
     ----------
     url : str
         ``ws://host:port``, or ``wss://`` with TLS; ``http`` and ``https`` mean the same. The default path is
-        ``/session``.
+        ``/session``. Of a server and its standby, both URLs, with a comma.
     user, password : str, optional
     token : str, optional
         A token, instead of user and password.
@@ -431,5 +431,5 @@ def connect(
     """
     if acknowledge not in ("automatic", "manual"):
         raise ClientError('acknowledge is "automatic" or "manual"')
-    session = Session(Address(url, user, password, token, ssl), window, patience)
+    session = Session(addresses_of(url, user, password, token, ssl), window, patience)
     return Client(session, acknowledge == "automatic")

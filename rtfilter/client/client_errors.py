@@ -37,7 +37,7 @@ class RefusedError(ClientError):
     @property
     def passing(self) -> bool:
         """True if the same request may succeed later."""
-        return self.kind in ("busy", "limit")
+        return self.kind in ("busy", "limit", "standby")
 
 
 class UnwritableError(ClientError):

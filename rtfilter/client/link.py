@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection
@@ -141,8 +141,41 @@ class _Opening(open_socket):
         return exc
 
 
-async def join(address: Address) -> Link:
-    """Open a session. Raises `UnreachableError`, `RefusedError`, and `ProtocolError`."""
+def addresses_of(urls: str, *who: Any) -> list[Address]:
+    """Return the addresses of one server, or of several whose URLs have commas between; see `Address`."""
+    return [Address(one.strip(), *who) for one in urls.split(",")]
+
+
+async def join(addresses: Sequence[Address]) -> Link:
+    """Open a session with the first server that opens one; all are asked at once.
+
+    Raises `UnreachableError`, `RefusedError`, and `ProtocolError`; of several errors, one that does not pass,
+    such as a wrong password, or else that of a server that is there.
+    """
+    asked = [asyncio.create_task(_join(address)) for address in addresses]
+    errors: list[ClientError] = []
+    link: Link | None = None
+    try:
+        for answer in asyncio.as_completed(asked):
+            try:
+                link = await answer
+                return link
+            except ClientError as error:
+                errors.append(error)
+    finally:
+        for one in asked:
+            one.cancel()
+        for other in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(other, Link) and other is not link:
+                other.drop("another server was faster")
+    passing = [error for error in errors if isinstance(error, RefusedError) and error.passing]
+    away = [error for error in errors if isinstance(error, UnreachableError)]
+    if len(away) == len(errors):
+        raise UnreachableError("; ".join(map(str, away)))
+    raise next((error for error in errors if error not in passing and error not in away), *passing[:1])
+
+
+async def _join(address: Address) -> Link:
     try:
         async with asyncio.timeout(OPENING):
             socket = await _Opening(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any, Final
@@ -66,10 +67,10 @@ class _Request:
 class Session:
     """A session. Use it within one event loop; `window` and `patience` are those of `connect`."""
 
-    def __init__(self, address: Address, window: int, patience: float) -> None:
+    def __init__(self, addresses: Sequence[Address], window: int, patience: float) -> None:
         if window < 1:
             raise ClientError("window must be at least 1 delivery")
-        self.address, self._patience, self.ledger = address, patience, Ledger(window)
+        self.addresses, self._patience, self.ledger = addresses, patience, Ledger(window)
         self.user, self.roles = "", tuple[str, ...]()
         self._link: Link | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -89,7 +90,12 @@ class Session:
         """Connect, once; see `Client.open`."""
         if self._keeper is not None or self._error is not None:
             raise ClientError("this client was opened before; make a new one")
-        link = await join(self.address)
+        try:
+            link = await join(self.addresses)
+        except RefusedError as error:
+            if error.kind != "standby" or len(self.addresses) == 1:
+                raise
+            link, _ = await self._again(str(error), 0)  # it is about to take over
         self._settle_in(link)
         self._keeper = asyncio.create_task(self._keep(link))
 
@@ -152,13 +158,12 @@ class Session:
         while True:
             if monotonic() + wait > end:
                 raise UnreachableError(
-                    f"the connection was lost ({reason}), and could not be made again within "
-                    f"{self._patience:g} s"
+                    f"there is no connection ({reason}), and none could be made within {self._patience:g} s"
                 )
             await asyncio.sleep(wait)
             tries += 1
             try:
-                return await join(self.address), tries
+                return await join(self.addresses), tries
             except UnreachableError as error:
                 reason, wait = str(error), _delay(tries)
             except RefusedError as error:

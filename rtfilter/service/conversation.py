@@ -33,7 +33,13 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.publishing import stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Sending, UserDelivery, fitting, shown
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.service_errors import DirectiveError, NotJSONError, ServiceError, TooLargeError
+from rtfilter.service.service_errors import (
+    DirectiveError,
+    NotJSONError,
+    ServiceError,
+    StandbyError,
+    TooLargeError,
+)
 
 MOST_UNSENT: Final = 100
 """Most messages that wait to be sent; above it, deliveries stay in the backlog until some are sent."""
@@ -415,6 +421,8 @@ class Conversation:
 
     async def _come_in(self, message: messages.Connect) -> Identity:
         users = self._pipeline.users
+        if self._pipeline.standby is not None:
+            raise StandbyError
         if self._pipeline.stopping:
             raise stopping()
         if message.token is not None:

@@ -96,7 +96,7 @@ class Deliver:
     one before it gets them, and those that the last one did not acknowledge.
 
     The caller changes `owners`, the present subscriptions, and `expired`, whose earlier matches are still
-    delivered. `marks` has the acknowledged positions before a restart.
+    delivered.
 
     Attributes
     ----------
@@ -115,7 +115,6 @@ class Deliver:
         owners: Mapping[int, Owned],
         expired: Mapping[int, Owned] = {},
         bounds: BacklogLimits = BacklogLimits(),  # noqa: B008  # immutable
-        marks: Mapping[str, Acknowledged] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._owners, self._expired, self._bounds, self.clock = owners, expired, bounds, clock
@@ -136,9 +135,13 @@ class Deliver:
         self._warned = set[str]()  # users whose dropped deliveries are logged
         self._unwritten = Progress(None)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
-        self.backlogs = {user: Backlog(bounds, mark, self.counts) for user, mark in marks.items()}
+        self.backlogs: dict[str, Backlog] = {}
 
     # -- from the log ----------------------------------------------------------------------------------------
+
+    def remember(self, marks: Mapping[str, Acknowledged]) -> None:
+        """Begin with the positions that were acknowledged before a restart."""
+        self.backlogs = {user: Backlog(self._bounds, mark, self.counts) for user, mark in marks.items()}
 
     def restore(self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]) -> None:
         """Restore deliveries that waited for a user before a restart; `key_of` is for `UserDelivery.key`."""

@@ -49,19 +49,53 @@ class Hosted(StagePart):
         self._folder, self._ending, self._metrics = folder, ending, metrics
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one = asyncio.Lock()  # is added or removed at a time
+        self._followed: list[FilterRow] = []
 
     def open(self, settled: int) -> int:
         """Open the filters of the log as of a position; return the changes that no stored index has."""
-        count = 0
         snapshots.claim(self._folder, self._log.epoch)
+        count = self._open_all(settled)
+        known = {snapshots.name_of(index.info) for index in self._indexes.values()}
+        snapshots.remove_others(self._folder, known)  # a filter that is added may get the name of one
+        return count
+
+    def build(self, settled: int) -> None:
+        """Build the filters of a log that another server owns, as of a position."""
+        snapshots.disclaim(self._folder)
+        self._open_all(settled)
+
+    def own(self) -> int:
+        """Keep indexes beside the log from now on; return the changes that no stored index has."""
+        snapshots.claim(self._folder, self._log.epoch)
+        return sum(len(index.filter) for index in self._indexes.values())
+
+    def _open_all(self, settled: int) -> int:
+        count = 0
         for row in self._log.filters():
             info = _info(row)
             index, changes = snapshots.open_index(self._folder, info, self._log, settled, self._metrics(info))
             self._add(index)
             count += changes
-        known = {snapshots.name_of(index.info) for index in self._indexes.values()}
-        snapshots.remove_others(self._folder, known)  # a filter that is added may get the name of one
         return count
+
+    async def follow(self) -> None:
+        """Make the filters those of the log, which another server adds, changes and removes."""
+        rows = await asyncio.to_thread(self._log.filters)
+        if rows == self._followed:
+            return
+        infos = {row.name: _info(row) for row in rows}
+        for name, index in list(self._indexes.items()):
+            if name not in infos or infos[name].since != index.info.since:
+                self._drop(name)
+        for name, info in infos.items():
+            if name not in self._indexes:
+                self._add(Index(info, snapshots.empty(info, self._metrics(info))))
+            index = self._indexes[name]
+            if index.info.definition != info.definition:
+                await self._extended(index, info.definition)
+                await self._rematched(index, info.definition)
+                index.info = info
+        self._followed = rows
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
@@ -144,26 +178,33 @@ class Hosted(StagePart):
         except ValueError as error:  # the matcher does not take them
             raise RequestError(str(error)) from None
         await self._store.change(self._log.redefine_filter, info.name, _stored(wanted))
+        await self._extended(index, wanted)
+        index.info = index.info._replace(definition=wanted)
+
+    async def _extended(self, index: Index, wanted: Definition) -> None:
         missing = wanted.schema.added_to(index.filter.schema)
         if missing:  # or an earlier call was interrupted after this
             await self._asides.beside.run(index.filter.add_attributes, missing)
-        index.info = index.info._replace(definition=wanted)
 
     async def _redefine(self, index: Index, new: Definition) -> None:
         """Change the matching of a filter, then the log; if that fails, the change ends with the server."""
+        former = index.info.definition.matcher
+        if new.matcher != former and (new.matcher is None or AUTO in (_name(former), _name(new.matcher))):
+            raise ConflictError(
+                f"the matcher of the filter {index.info.name!r} is {shown(former)}, which cannot "
+                f"be changed to {shown(new.matcher)}; name a matcher, and neither may be {AUTO!r}"
+            )
+        await self._rematched(index, new)
+        await self._store.change(self._log.redefine_filter, index.info.name, _stored(new))
+        index.info = index.info._replace(definition=new)
+
+    async def _rematched(self, index: Index, new: Definition) -> None:
         former, filter = index.info.definition, index.filter
         if new.matcher != former.matcher:
-            if new.matcher is None or AUTO in (_name(former.matcher), _name(new.matcher)):
-                raise ConflictError(
-                    f"the matcher of the filter {index.info.name!r} is {shown(former.matcher)}, which cannot "
-                    f"be changed to {shown(new.matcher)}; name a matcher, and neither may be {AUTO!r}"
-                )
             await self._asides.beside.run(filter.repack, whole(new.matcher))
         if new.controller != former.controller:
             filter.configure(controller=new.controller or DEFAULT_CONTROLLER)
         filter.configure(order=new.order)
-        await self._store.change(self._log.redefine_filter, index.info.name, _stored(new))
-        index.info = index.info._replace(definition=new)
 
     async def remove(self, who: Identity, name: str) -> None:
         """Remove a filter with its subscriptions. For admins."""
@@ -179,11 +220,14 @@ class Hosted(StagePart):
                 self._leaving.discard(name)  # it stays as before: its index has missed nothing
                 raise
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
-            metrics = inside(self._indexes.pop(name).filter).metrics
-            if metrics:
-                metrics.leave()
-            self._measures.forget(name)
+            self._drop(name)
             self._leaving.discard(name)
+
+    def _drop(self, name: str) -> None:
+        metrics = inside(self._indexes.pop(name).filter).metrics
+        if metrics:
+            metrics.leave()
+        self._measures.forget(name)
 
 
 def _info(row: FilterRow) -> FilterInfo:

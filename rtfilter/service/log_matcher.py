@@ -101,10 +101,10 @@ class Index:
             self._add(new)
             id = position if entry.subscription is None else entry.subscription
             with _left_out(f"the change at position {position} cannot be made"):
-                if entry.kind == Kind.UNSUBSCRIBE:
-                    self.filter.unsubscribe(id)
-                else:
+                if entry.kind != Kind.UNSUBSCRIBE:
                     self._put(id, _predicate(entry))
+                elif id in self.filter:
+                    self.filter.unsubscribe(id)
         self._add(new)
         return count
 

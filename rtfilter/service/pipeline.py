@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from rtfilter.service.owners import Owners, owned_of
 from rtfilter.service.publishing import Delivering, Publishing, stopping
 from rtfilter.service.service_errors import BusyError
 from rtfilter.service.stages import Clock, Ending, Stages
+from rtfilter.service.standby import Standby
 from rtfilter.service.status import Numbers
 from rtfilter.service.subscribed import Subscribing
 from rtfilter.service.upkeep import Keeping, Presence, Upkeep
@@ -77,7 +78,7 @@ class Pipeline:
         self.measures, self.rounds, self.asides = measures, rounds, asides = Measures(), Rounds(), Asides()
         owners, indexes, passing = Owners(), dict[str, Index](), Clock(clock, log.latest)
         bounds = bounds._replace(age=min(bounds.age, keeping.retention))
-        deliver = Deliver(owners, owners.expired, bounds, log.marks())
+        deliver = Deliver(owners, owners.expired, bounds)
         match = LogMatcher(indexes, deliver.tell, measures, owners.ordered, rounds)
         store = Store(log, self._stored, deliver, lambda: match.settled, measures, rounds)
         self._owners, self.deliver, self._match, self._store = owners, deliver, match, store
@@ -91,12 +92,40 @@ class Pipeline:
         self.deliveries = Delivering(stages)
         self.presence = Presence(stages, ending)
         self.status = Numbers(stages, self.filters)
-        self._upkeep = Upkeep(stages, ending, folder, keeping)
+        self.standby: Standby | None = None
+        self._upkeep, self._stages = Upkeep(stages, ending, folder, keeping), stages
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Open the indexes, and match again the entries of the log that are not settled."""
         changes, logged = await self.asides.beside.run(self._open)
+        self._begin(changes, logged)
+
+    async def follow(self) -> None:
+        """Become a standby, of a log that another server owns; returns once the indexes are built."""
+        self.standby = Standby(self._stages, self.filters)
+        await self.asides.beside.run(self.standby.open)
+
+    async def take_over(self, take: Callable[[], bool]) -> None:
+        """Follow the log until `take` returns True; then begin as `start` does. See `Standby.run`."""
+        assert self.standby is not None
+        await self.standby.run(take)
+        await self.asides.beside.run(self._log.take)
+        settled = self._log.settled
+        await self.standby.catch_up(settled)
+        self._stages.clock.pass_by(self._log.latest)
+        changes, logged = await self.asides.beside.run(self._own, settled)
+        self._begin(changes, logged)
+        self.standby = None
+
+    def _own(self, settled: int) -> tuple[int, list[Logged]]:
+        """Return what `_open` does."""
+        for position, entry in self._log.changes(settled, self._log.head):
+            if entry.kind is not Kind.UNSUBSCRIBE or entry.expires is None:  # those that expired are restored
+                self._owners.change(position, entry)
+        return self.filters.own(), self._restore(settled)
+
+    def _begin(self, changes: int, logged: Sequence[Logged]) -> None:
         for position, entry in logged:
             self._owners.note(position, entry)
             if entry.kind is Kind.UNSUBSCRIBE:
@@ -113,6 +142,12 @@ class Pipeline:
             owned = owned_of(*owner)
             if self.filters.had(owned.filter, owned.id):  # or it was asked for while its filter was removed
                 self._owners.put(owned)
+        return changes, self._restore(settled)
+
+    def _restore(self, settled: int) -> list[Logged]:
+        """Restore what was delivered and not acknowledged; return the entries that are not settled."""
+        log = self._log
+        self.deliver.remember(log.marks())
         waiting = list(log.backlog())
         lowest = min((held[0] for row in waiting for held in row.deliveries), default=settled)
         for position, owner in log.expired(min(lowest, settled)):
@@ -122,7 +157,7 @@ class Pipeline:
         for left in waiting:
             self.deliver.restore(left, events, self.filters.key_of)
         self._owners.settle(settled)
-        return changes, list(log.entries(settled))
+        return list(log.entries(settled))
 
     def _stored(self, logged: list[Logged]) -> None:
         removed: dict[str, list[int]] = {}
@@ -148,6 +183,8 @@ class Pipeline:
         Then send an error to all sessions. It waits for no peer if none of them takes anything.
         """
         self.publishing.stopping = True
+        if self.standby is not None:
+            return
         with suppress(BusyError):  # the log cannot be written: nothing was taken
             await self._store.put([])  # after this, all that was being stored is known
         await self.settled(self._match.last)
@@ -155,7 +192,7 @@ class Pipeline:
 
     async def stop(self) -> None:
         """Stop all stages. The next start computes what was not written."""
-        if self.healthy:
+        if self.standby is None and self.healthy:
             await self._upkeep.end()
         for task in self._tasks:
             task.cancel()
@@ -168,7 +205,9 @@ class Pipeline:
 
     @property
     def healthy(self) -> bool:
-        """True if all stages run."""
+        """True if all stages run, or those of another server are followed."""
+        if self.standby is not None:
+            return True
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     @property
@@ -185,7 +224,7 @@ class Pipeline:
     def ready(self) -> bool:
         """True if the start is complete and the database answers."""
         caught_up = self._match.settled >= self._match.begun
-        return self.healthy and not (self.stopping or self.stuck) and caught_up
+        return self.healthy and not (self.standby or self.stopping or self.stuck) and caught_up
 
     async def died(self) -> BaseException | None:
         """Wait until a stage ends, which none does by itself; returns why."""

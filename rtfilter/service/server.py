@@ -12,6 +12,7 @@ import sqlite3
 import ssl
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import replace
@@ -22,9 +23,11 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import uvicorn
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.basics import sockets
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.definition import Definition
 from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.conversation import Conversation
@@ -41,8 +44,9 @@ from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.service_errors import ConflictError
 from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
-from rtfilter.service.webhooks.signing import ServerKey
-from rtfilter.store.database import DatabaseLock, VersionError, acquire, engine
+from rtfilter.service.webhooks.signing import FILE as KEY_FILE
+from rtfilter.service.webhooks.signing import ServerKey, mark
+from rtfilter.store.database import DatabaseLock, VersionError, engine
 from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.user_store import Users
@@ -56,6 +60,8 @@ GARBAGE: Final = 20_000
 """New objects between two garbage collections: one request may create thousands."""
 SWITCH: Final = 0.0005
 """Seconds after which a running thread lets a waiting one run: a tenth of Python's default."""
+RELEASED: Final = 5.0
+"""Seconds that PostgreSQL needs at most to notice a killed server, and to release its lock."""
 LOOK: Final = 1.0
 """Seconds between two checks that the database is there, and belongs to this server."""
 TAKEN: Final = "another server has this database; the server ends"
@@ -118,6 +124,12 @@ class RunningServer(NamedTuple):
     end: Callable[[], None]
     """Ends the server; to be called on the event loop."""
 
+    @property
+    def address(self) -> str:
+        """The URL of the server."""
+        scheme = "http" if self.settings.certificate is None else "https"
+        return f"{scheme}://{sockets.shown(self.settings.host)}:{self.port}"
+
 
 async def _serve(
     settings: Settings, definition: Definition | None, told: Callable[[RunningServer], None] | None = None
@@ -141,9 +153,10 @@ async def _serve(
         if settings.tcp_port is not None:
             framed = stack.enter_context(_bound(settings.host, settings.tcp_port))
         metrics = FilterMetrics()
-        pipeline, webhooks, alone = await stack.enter_async_context(_running(settings, metrics))
+        pipeline, webhooks, ownership = await stack.enter_async_context(_running(settings, metrics))
         _require_users(settings, there=not pipeline.users.open)
-        await _add_default(pipeline, definition)
+        if pipeline.standby is None:
+            await _add_default(pipeline, definition)
         strangers = Strangers(settings.proxies)
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
@@ -163,17 +176,26 @@ async def _serve(
         drain = partial(_drain, pipeline, settings.drain)
         server = _Server(config, drain, sessions.aclose, handshakes)
         http.listen()
-        checks = [_watch(pipeline, server), _watch_others(alone, server)]
-        if settings.database is None:
-            there = _identity(settings.file)  # before anyone knows of the server, and could remove it
-            checks.append(_watch_file(settings.file, there, server))
-        watches = [asyncio.create_task(check) for check in checks]
-        (told or _greet)(RunningServer(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
+        there = _identity(settings.file)  # before anyone knows of the server, and could remove it
+        opened = RunningServer(settings, pipeline, http.getsockname()[1], tcp_port, server.end)
+
+        async def watch() -> None:
+            if pipeline.standby is not None:
+                _greet_standby(opened)
+                if not await _took_over(pipeline, webhooks, ownership, definition, server):
+                    return
+            (told or _greet)(opened)
+            checks = [_watch(pipeline, server), _watch_others(ownership, server)]
+            if settings.database is None:
+                checks.append(_watch_file(settings.file, there, server))
+            await asyncio.gather(*checks)
+
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(0)  # it greets
         try:
             await server.serve(sockets=[http])
         finally:
-            for watch in watches:
-                watch.cancel()
+            watching.cancel()
     if pipeline.stuck:
         _log.critical("the database does not answer, and is not waited for")
         logging.shutdown()
@@ -181,34 +203,68 @@ async def _serve(
     return 1 if server.failed else 0
 
 
+class Ownership:
+    """The ownership of the database, which has one server at a time: its lock, and the mark in its log."""
+
+    def __init__(self, database: Engine) -> None:
+        self.lock, self.log = DatabaseLock(database), Log(database, owner=False)
+
+    async def begin(self, standby: bool) -> bool:
+        """Take the lock, and the log with it; a standby returns False where another server has them.
+
+        Raises `DataError` if another server has them, and this one is no standby.
+        """
+        end = time.monotonic() + RELEASED
+        while not self.lock.take():
+            if standby and self.log.follow() is not None:
+                return False
+            if not standby and time.monotonic() >= end:
+                raise DataError(
+                    "another server uses the database; use that one, another database, or --standby"
+                )
+            await asyncio.sleep(0.1)
+        self.log.take()
+        return True
+
+    def alone(self) -> bool:
+        """Return whether no other server seems to have the database; take the lock again if it was lost."""
+        try:
+            self.lock.take()  # fails while the lost connection still has the lock: so the log decides
+            return self.log.is_owner()
+        except SQLAlchemyError:
+            return True
+
+
 @asynccontextmanager
 async def _running(
     settings: Settings, metrics: FilterMetrics
-) -> AsyncIterator[tuple[Pipeline, Webhooks, Callable[[], bool]]]:
-    """Yield the running pipeline and webhooks, and a check that no other server has the database."""
+) -> AsyncIterator[tuple[Pipeline, Webhooks, Ownership]]:
+    """Yield the running pipeline, or one that follows another server; the webhooks; and the ownership."""
     try:
         made = engine(settings.url, settings.durability == "power")
-        lock = acquire(made)
-        if lock is None:
-            raise DataError("another server uses the database; use that one, or another database")
-        with closing(lock):
-            log = Log(made)
+        ownership = Ownership(made)
+        with closing(ownership.lock):
+            owner, log = await ownership.begin(settings.standby), ownership.log
+            table, key = WebhookTable(made), ServerKey(settings.data)
+            if settings.standby:
+                _share_key(table, key, owner)
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
             kept = settings.bounds, settings.keeping
             pipeline = Pipeline(log, settings.data, users, *kept, metrics.of, message=settings.frame)
             gc.disable()  # or it would look again and again at a million subscriptions,
             try:
-                await pipeline.start()
+                await (pipeline.start() if owner else pipeline.follow())
             finally:
                 gc.freeze()  # as it would later, while events wait
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 gc.enable()
-            sender, key = Sender(settings.webhook_private), ServerKey(settings.data)
-            webhooks = Webhooks(WebhookTable(made), key, pipeline, sender, settings.webhook_tries)
+            sender = Sender(settings.webhook_private)
+            webhooks = Webhooks(table, key, pipeline, sender, settings.webhook_tries)
             try:
-                await webhooks.start()
-                yield pipeline, webhooks, lambda: _alone(log, lock)
+                if owner:
+                    await webhooks.start()
+                yield pipeline, webhooks, ownership
             finally:
                 await webhooks.stop()
                 await pipeline.stop()
@@ -235,13 +291,36 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
     return DataError(f"the database {settings.file} cannot be used: {reason}{remedy}")
 
 
-def _alone(log: Log, lock: DatabaseLock) -> bool:
-    """Return whether no other server seems to have the database; takes its lock again if it was lost."""
+def _share_key(table: WebhookTable, key: ServerKey, owner: bool) -> None:
+    """Make the key of webhooks, so that it can be copied to the other server; there it must be the same."""
+    if owner:
+        key.made()
+        return
+    mine = key.read()
+    if any(mine is None or mark(mine) != webhook.key for webhook in table.read()):
+        raise DataError(f"webhooks have another key: copy {KEY_FILE} from the folder of the other server")
+
+
+async def _took_over(
+    pipeline: Pipeline,
+    webhooks: Webhooks,
+    ownership: Ownership,
+    definition: Definition | None,
+    server: _Server,
+) -> bool:
+    """Return whether this server, a standby, has become the owner of the database."""
     try:
-        lock.take()  # fails while the lost connection still has the lock: so the log decides
-        return log.is_owner()
-    except SQLAlchemyError:
-        return True
+        await pipeline.take_over(ownership.lock.take)
+        await _add_default(pipeline, definition)
+        await webhooks.start()
+    except (DataError, RTFilterError, SQLAlchemyError) as error:
+        server.fail(f"the standby ends: {getattr(error, 'orig', None) or error}")
+        return False
+    except Exception as error:
+        server.fail("the standby has failed; it ends", error)
+        return False
+    _log.warning("this server has taken over: the other one has ended, or has lost the database")
+    return True
 
 
 def _require_users(settings: Settings, there: bool) -> None:
@@ -416,9 +495,9 @@ async def _watch_file(file: Path, before: tuple[int, int] | None, server: _Serve
     server.fail(f"{file} was removed, moved or replaced while it was in use; the server ends")
 
 
-async def _watch_others(alone: Callable[[], bool], server: _Server) -> None:
+async def _watch_others(ownership: Ownership, server: _Server) -> None:
     """End the server when another one has its database, as it may after PostgreSQL was started again."""
-    while await asyncio.to_thread(alone):
+    while await asyncio.to_thread(ownership.alone):
         await asyncio.sleep(LOOK)
     server.fail(TAKEN)
 
@@ -431,11 +510,14 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def _greet_standby(opened: RunningServer) -> None:
+    print(f"standing by at {opened.address}: another server has the database", flush=True)
+
+
 def _greet(opened: RunningServer) -> None:
-    settings, data = opened.settings, opened.settings.data
-    scheme = "http" if settings.certificate is None else "https"
+    settings = opened.settings
     host = sockets.shown(settings.host)
-    lines = [f"serving {data} at {scheme}://{host}:{opened.port}"]
+    lines = [f"serving {settings.data} at {opened.address}"]
     if opened.tcp_port is not None:
         lines.append(f"sessions over TCP at {host}:{opened.tcp_port}")
     if not opened.pipeline.filters.all():

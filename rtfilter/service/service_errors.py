@@ -24,6 +24,7 @@ KINDS: Final = {
     "too-large": (413, "The request is too large"),
     "limit": (429, "A limit of the user is reached"),
     "busy": (503, "The server cannot accept the request now"),
+    "standby": (503, "Another server does this"),
     "host": (421, "The server does not answer to this host name"),
     "origin": (403, "Pages of other hosts may not use the server"),
     "internal": (500, "The server failed"),
@@ -116,6 +117,17 @@ class BusyError(ServiceError):
     """The server cannot accept it now: too much waits, or the log cannot be written."""
 
     kind = "busy"
+
+
+class StandbyError(ServiceError):
+    """A request for the server that owns the log, sent to its standby."""
+
+    kind = "standby"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this server is a standby: ask the other one, or this one once it has taken over", 0.2
+        )
 
 
 def lone(error: RTFilterError) -> RTFilterError:

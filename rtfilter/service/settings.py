@@ -40,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Folder of all data.
     database : str or None
         Of PostgreSQL, ``postgresql+psycopg://user:password@host/name``; None for SQLite in the folder.
+    standby : bool
+        True if the server follows another one that has the database, and takes over when that one ends.
     host, port : str, int
         Address of HTTP and WebSocket; port 0 for any free one.
     tcp_port : int or None
@@ -74,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     data: Path
     database: str | None = None
+    standby: bool = False
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     port: Port = 8080
     tcp_port: Port | None = None
@@ -174,6 +177,8 @@ def _settings(given: Mapping[str, _Given], file: Path | None) -> Settings:
     for name, other in (("certificate", "certificate_key"), ("certificate_key", "certificate")):
         if name in given and other not in given:
             wrong.append(f"{_named(other)}: is needed with {_flag(name)}")
+    if found.get("standby") and "database" not in given:
+        wrong.append(f"{_named('database')}: is needed with --standby, and both servers use it")
     if wrong:
         raise SettingsError("; ".join(wrong))
     return Settings(**found)

@@ -33,12 +33,17 @@ _EPOCH: Final = "epoch"
 
 def claim(root: Path, epoch: int) -> None:
     """Remove all indexes, unless they were last used at the epoch before this one; write this epoch."""
-    root.mkdir(parents=True, exist_ok=True)
     file = root / _EPOCH
     if not file.is_file() or file.read_bytes() != b"%d" % (epoch - 1):
-        remove_others(root, ())
-        _remove(file)
+        disclaim(root)
     file.write_bytes(b"%d" % epoch)
+
+
+def disclaim(root: Path) -> None:
+    """Remove all indexes: another server writes the log."""
+    root.mkdir(parents=True, exist_ok=True)
+    remove_others(root, ())
+    _remove(root / _EPOCH)
 
 
 def name_of(info: FilterInfo) -> str:
@@ -63,7 +68,7 @@ def open_index(
         return index, index.change(log.at(settled, info.name, info.since))
     filter, position = found
     index = Index(info, filter)
-    return index, index.change(log.entries(position, settled, info.name))
+    return index, index.change(log.changes(position, settled, info.name))
 
 
 def _newest(
@@ -139,6 +144,6 @@ def remove_others(root: Path, known: Container[str]) -> None:
 def _remove(path: Path) -> None:
     """Remove an index, or a file in its place."""
     if path.is_symlink() or path.is_file():
-        path.unlink()
+        path.unlink(missing_ok=True)
     else:
         shutil.rmtree(path, ignore_errors=True)

@@ -42,6 +42,10 @@ class Clock:
         self._beneath, self._last, self._passing = beneath, least, passing
         self._looked = passing()
 
+    def pass_by(self, moment: float) -> None:
+        """Return no time before a moment from now on."""
+        self._last = max(self._last, moment)
+
     def __call__(self, since: float = 0.0) -> float:
         """Return the time `since` seconds ago, by default now, but never less than the last returned time."""
         before, self._looked = self._looked, self._passing()

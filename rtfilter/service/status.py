@@ -90,6 +90,7 @@ class Status(Struct, kw_only=True):
     open: Annotated[bool, Meta(description="True if the server has no users, and accepts every name.")]
     uptime: Annotated[float, Meta(description="Seconds since the start.")]
     ready: bool
+    standby: Annotated[bool, Meta(description="True if another server has the database.")]
     waiting_entries: Annotated[int, Meta(description="Entries of the log that wait to be matched.")]
     waiting_bytes: Annotated[int, Meta(description="Bytes that wait to be written to the log.")]
     head: Annotated[int, Meta(description="The last position of the log.")]
@@ -158,8 +159,8 @@ class Numbers(StagePart):
             )
         return found
 
-    async def of_server(self, who: Identity, ready: bool) -> Status:
-        """Return the state of the server; `ready` is of the pipeline. For admins."""
+    async def of_server(self, who: Identity, ready: bool, standby: bool) -> Status:
+        """Return the state of the server; `ready` and `standby` are of the pipeline. For admins."""
         who.require(Role.ADMIN)
         now, indexes = self._clock(), self._filters.all()
         behind = [
@@ -172,6 +173,7 @@ class Numbers(StagePart):
             open=self._users.open,
             uptime=time.monotonic() - self._made,
             ready=ready,
+            standby=standby,
             slowest=behind,
             stages=await self._asides.beside.run_for(who.user, _of_stages, self._measures),
             filters=await self._asides.beside.run_for(who.user, _of_filters, indexes, self._measures),

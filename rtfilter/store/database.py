@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -26,9 +25,10 @@ POSTGRESQL: Final = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
-    "options": "-c lock_timeout=10s",
+    "options": "-c lock_timeout=10s -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 "
+    "-c tcp_keepalives_count=3",  # so that PostgreSQL notices a lost machine, too, and frees its locks
 }
-"""The default limits of a PostgreSQL connection, such as the wait for a lost server or a lock."""
+"""The default limits of a PostgreSQL connection, such as the wait for a lost peer or a lock."""
 PAGES: Final = 16_000
 """Pages of SQLite's write-ahead log, 64 MB, at which a commit itself moves them into the database."""
 MORE: Final = 2 * 2**20
@@ -179,21 +179,6 @@ class DatabaseLock:
             self._connection.invalidate()  # in the pool, it would keep the lock
             self._connection.close()
             self._connection = None
-
-
-def acquire(engine: sql.Engine, timeout: float = 5.0) -> DatabaseLock | None:
-    """Return the lock of a database of PostgreSQL, which keeps other servers out.
-
-    Returns None if another server has it for `timeout` seconds: PostgreSQL needs a moment to notice a killed
-    server.
-    """
-    made = DatabaseLock(engine)
-    end = time.monotonic() + timeout
-    while not made.take():
-        if time.monotonic() >= end:
-            return None
-        time.sleep(0.1)
-    return made
 
 
 def postgresql(url: str) -> str:

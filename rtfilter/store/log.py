@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.basics.errors import RTFilterError
-from rtfilter.store.database import checkpoint, migrate, put_state, release, reserve, writing
+from rtfilter.store.database import VersionError, checkpoint, migrate, put_state, release, reserve, writing
 from rtfilter.store.log_tables import (
     BACKLOG,
     FILTERS,
@@ -28,6 +28,7 @@ from rtfilter.store.log_tables import (
     STATE,
     STEPS,
     TABLES,
+    VERSION,
     Acknowledged,
     Entry,
     Kind,
@@ -79,6 +80,15 @@ class Placed(NamedTuple):
     """The reason why the log refuses it; other requests of its transaction are not affected."""
 
 
+class FollowedState(NamedTuple):
+    """The state of a log that another process owns."""
+
+    settled: int
+    """See `Log.settled`."""
+    trimmed: int
+    """The last position of which the end of a subscription was removed."""
+
+
 class FilterRow(NamedTuple):
     """A stored filter; `since` is its first position."""
 
@@ -91,7 +101,11 @@ class FilterRow(NamedTuple):
 class Log:
     """The log in a database. One thread writes; others may read at the same time.
 
-    Tables are made if there are none, and brought to the last version. Raises `VersionError`.
+    Parameters
+    ----------
+    engine : Engine
+    owner : bool
+        True to `take` the log now. Otherwise this process only reads, and calls `follow` now and then.
 
     Attributes
     ----------
@@ -103,32 +117,61 @@ class Log:
         Raised by one at each start. A new log begins with a random epoch, so no two logs have the same.
     """
 
-    def __init__(self, engine: sql.Engine) -> None:
+    def __init__(self, engine: sql.Engine, owner: bool = True) -> None:
         self._engine, self._writing = engine, writing(engine)
-        release(engine)  # on a full disk, this is the only space for the next steps
-        checkpoint(engine, "TRUNCATE")
-        with self._writing.begin() as connection:
-            migrate(connection, STEPS, TABLES, STATE)
-            self.epoch = self._take(connection)
-            query = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
-            last = connection.execute(query).first()
-        self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
-        self.latest = 0.0 if last is None else float(last[1])
+        self.epoch = self.head = 0
+        self.latest = 0.0
         self._in_doubt = False
         self._trimmed = 0  # events up to this position have been removed
+        self._ends = 0  # the last end of a subscription that was removed
         dialect = engine.dialect
         self._put_changes = _into(LOG, LOG.columns.keys(), dialect)
         self._put_events = _into(LOG, _OF_EVENTS, dialect)
         self._put_marks, self._remove_marks = _into(MARKS, None, dialect), _out_of(MARKS, ["user"], dialect)
         self._put_rows = _into(BACKLOG, None, dialect)
         self._remove_rows = _out_of(BACKLOG, ["user", "number"], dialect)
+        if owner:
+            self.take()
 
-    @staticmethod
-    def _take(connection: sql.Connection) -> int:
-        """Make this process the owner of the log: an earlier owner may not know that its lock is lost."""
-        epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
-        put_state(connection, STATE, "epoch", epoch)
-        return epoch
+    def take(self) -> None:
+        """Make this process the owner of the log: an earlier owner may not know that its lock is lost.
+
+        Tables are made if there are none, and brought to the last version. Raises `VersionError`.
+        """
+        release(self._engine)  # on a full disk, this is the only space for the next steps
+        checkpoint(self._engine, "TRUNCATE")
+        with self._writing.begin() as connection:
+            migrate(connection, STEPS, TABLES, STATE)
+            epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
+            put_state(connection, STATE, "epoch", epoch)
+        self.epoch = epoch
+        self._ends = self._look().get("trimmed", 0)
+
+    def follow(self) -> FollowedState | None:
+        """Return how far another process, which owns the log, is; None if it has not made the tables yet.
+
+        Raises `VersionError` if the tables are of another version.
+        """
+        if not sql.inspect(self._engine).has_table(STATE.name):
+            return None
+        state = self._look()
+        if (found := state.get("version")) is None:
+            return None
+        if found != VERSION:
+            raise VersionError(
+                f"this database is of version {found}, and this rtfilter uses {VERSION}; end the other "
+                "server, or use the same rtfilter for both"
+            )
+        return FollowedState(state.get("settled", 0), state.get("trimmed", 0))
+
+    def _look(self) -> dict[str, int]:
+        """Read the last position and its time; return all numbers of the state."""
+        state = self._state()
+        query = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
+        for position, at in self._found(query):
+            self.head, self.latest = int(position), float(at)
+        self.head = max(self.head, state.get("head", 0))
+        return state
 
     def is_owner(self) -> bool:
         """Return whether no other process has opened the log since. Raises `SQLAlchemyError`."""
@@ -333,7 +376,10 @@ class Log:
                 old_changes = sql.select(LOG.c.position, LOG.c.subscription, LOG.c.kind).where(superseded)
                 rows = connection.execute(old_changes.limit(TRIMMED)).all()
                 these = [position for position, _, _ in rows]
-                ended = [id for _, id, kind in rows if kind == Kind.UNSUBSCRIBE]
+                ended = {id: position for position, id, kind in rows if kind == Kind.UNSUBSCRIBE}
+                if ended:
+                    self._ends = max(self._ends, *ended.values())
+                    put_state(connection, STATE, "trimmed", self._ends)
                 count = connection.execute(sql.delete(LOG).where(LOG.c.position.in_(these))).rowcount
                 one = KEYS.c["count"] == 1
                 connection.execute(sql.delete(KEYS).where(KEYS.c.first.in_(ended) & one))
@@ -358,27 +404,24 @@ class Log:
         """Return all filters."""
         return [FilterRow(*row) for row in self._found(sql.select(FILTERS))]
 
-    def entries(self, after: int, upto: int | None = None, filter: str | None = None) -> Iterator[Logged]:
-        """Yield entries in order, above one position and up to another; with `filter`, changes of it only."""
+    def entries(self, after: int, upto: int | None = None) -> Iterator[Logged]:
+        """Yield entries in order, above one position and up to another."""
         query = sql.select(*_ENTRY)
         if upto is not None:
             query = query.where(LOG.c.position <= upto)
-        if filter is not None:
-            query = query.where(LOG.c.filter == filter, LOG.c.subscription.is_not(None))
         return self._pages(query, after)
+
+    def changes(self, after: int, upto: int, filter: str | None = None) -> Iterator[Logged]:
+        """Yield the changes among these entries, of one filter or of all."""
+        query = sql.select(*_ENTRY).where(LOG.c.position <= upto, LOG.c.subscription.is_not(None))
+        return self._pages(query if filter is None else query.where(LOG.c.filter == filter), after)
 
     def at(self, position: int, filter: str, since: int) -> Iterator[Logged]:
         """Yield the subscriptions of a filter at a position that no `trim` has reached.
 
         Entries before `since` belong to another filter that had the name.
         """
-        query = sql.select(*_ENTRY).where(
-            LOG.c.filter == filter,
-            LOG.c.subscription.is_not(None),
-            LOG.c.position <= position,
-            LOG.c.until.is_(None) | (LOG.c.until > position),
-        )
-        return self._pages(query, since - 1)
+        return self._pages(sql.select(*_ENTRY).where(LOG.c.filter == filter, _there(position)), since - 1)
 
     def _pages(self, query: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
         """Yield entries, about `PAGE_BYTES` of them at once: the size of earlier ones gives the number."""
@@ -393,10 +436,11 @@ class Log:
             mean = sum(len(one.entry.body) for one in found) / size
             size = max(1, min(most, 10 * size, int(PAGE_BYTES / max(mean, 1))))
 
-    def owners(self) -> Iterator[_Owner]:
-        """Yield id, filter, user, expiry, and manner of delivery of all present subscriptions."""
+    def owners(self, position: int | None = None) -> Iterator[_Owner]:
+        """Yield id, filter, user, expiry, and manner of delivery of subscriptions, now or at a position."""
+        there = LIVE if position is None else _there(position)
         with self._engine.connect() as connection:
-            yield from connection.execute(sql.select(*_OWNER).where(LIVE))
+            yield from connection.execute(sql.select(*_OWNER).where(there))
 
     def expired(self, after: int) -> Iterator[tuple[int, _Owner]]:
         """Yield subscriptions that expired above a position: the position of the end, and as in `owners`."""
@@ -489,6 +533,12 @@ class Log:
     def close(self) -> None:
         """Close the database."""
         self._engine.dispose()
+
+
+def _there(position: int) -> sql.ColumnElement[bool]:
+    """Return the condition of the subscriptions at a position that no `trim` has reached."""
+    there = LOG.c.subscription.is_not(None) & (LOG.c.position <= position)
+    return there & (LOG.c.until.is_(None) | (LOG.c.until > position))
 
 
 def _of(key: RequestKey) -> sql.ColumnElement[bool]:

@@ -398,7 +398,7 @@ def test_who_is_not_given_its_server_back_gives_up():
             waiting = asyncio.ensure_future(anext(aiter(client)))
             await asyncio.sleep(0.01)
             server.lose_all()
-        with pytest.raises(UnreachableError, match=r"could not be made again within 0\.05 s"):
+        with pytest.raises(UnreachableError, match=r"none could be made within 0\.05 s"):
             await client.publish({"price": 1})
         with pytest.raises(UnreachableError):
             await waiting
@@ -415,8 +415,25 @@ def test_who_cannot_connect_is_told_why():
             with pytest.raises(RefusedError) as told:
                 await connect(server.url, user="ann", password="wrong").open()
             assert told.value.kind == "unauthenticated"
-            assert "wrong" not in repr(connect(server.url, user="ann", password="wrong").session.address)
+            assert "wrong" not in repr(connect(server.url, user="ann", password="wrong").session.addresses)
             assert server.connections == 1
+
+    asyncio.run(main())
+
+
+def test_of_several_servers_the_present_one_is_found():
+    async def main():
+        async with FakeServer().running() as server:
+            urls = f"ws://127.0.0.1:9, {server.url}"
+            async with connect(urls, user="ann") as client:
+                await client.publish({"price": 1})
+            with pytest.raises(RefusedError) as told:
+                await connect(urls, user="ann", password="wrong").open()
+            assert told.value.kind == "unauthenticated"
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9/.*127\.0\.0\.1:8/"):
+            await connect("ws://127.0.0.1:9,ws://127.0.0.1:8", user="ann").open()
+        with pytest.raises(ClientError, match="is not the URL of a server"):
+            connect("ws://127.0.0.1:9,", user="ann")
 
     asyncio.run(main())
 
@@ -641,8 +658,10 @@ def test_a_proxy_that_needs_another_package_is_told(monkeypatch):
 
 
 def test_urls():
-    assert connect("http://localhost:8080/", user="a").session.address.url == "ws://localhost:8080/session"
-    assert connect("wss://host/of/it", token="t").session.address.url == "wss://host/of/it"
+    assert (
+        connect("http://localhost:8080/", user="a").session.addresses[0].url == "ws://localhost:8080/session"
+    )
+    assert connect("wss://host/of/it", token="t").session.addresses[0].url == "wss://host/of/it"
 
 
 def test_delays_grow_to_a_bound():

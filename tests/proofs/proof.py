@@ -72,6 +72,12 @@ PROOFS = {
         servers.run,
         short=partial(servers.run, kills=3),
     ),
+    "standby": Proof(
+        "a standby takes over from a killed server, and nothing answered is lost",
+        10,
+        servers.run_pair,
+        tenth=False,
+    ),
     "service-faults": Proof(
         "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",
         20,

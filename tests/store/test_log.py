@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import time
 from contextlib import closing, contextmanager
 from errno import ENOSPC
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 import postgresql
 from rtfilter.store import log as module
-from rtfilter.store.database import LOCK, POSTGRESQL, VersionError, acquire, engine
+from rtfilter.store.database import LOCK, POSTGRESQL, DatabaseLock, VersionError, engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Progress, Request, RequestKey, Row
 from service.faults.disk import Disk, mounted
@@ -170,8 +171,8 @@ def test_subscriptions_are_as_they_were_at_a_position(opened):
     assert at(second) == {first: first, second: second}
     assert at(replaced) == {first: replaced, second: second}
     assert at(removed) == {first: replaced}
-    assert {one.position for one in opened.entries(0, filter="f")} == {first, second, replaced, removed}
-    assert [one.position for one in opened.entries(first, replaced, "f")] == [second, replaced]
+    assert {one.position for one in opened.changes(0, opened.head, "f")} == {first, second, replaced, removed}
+    assert [one.position for one in opened.changes(first, replaced, "f")] == [second, replaced]
     opened.commit([], Progress(replaced))
     trim(opened, 0.0, removed)
     assert at(replaced) == {first: replaced, second: second}
@@ -505,15 +506,15 @@ def test_a_checkpoint_that_fails_is_left_to_the_next(tmp_path):
 @postgresql.smoke
 def test_a_database_of_postgresql_has_one_server(database):
     first, second = engine(database), engine(database)
-    held = acquire(first)
-    assert held is not None
-    other = acquire(second, 0.2)
-    assert (other is None) == database.startswith("postgresql")
+    held, other = DatabaseLock(first), DatabaseLock(second)
+    assert held.take()
+    assert other.take() == (not database.startswith("postgresql"))
     held.close()
     first.dispose()
-    if other is None:
-        other = acquire(second, timeout=60)
-    assert other is not None
+    end = time.monotonic() + 60
+    while not other.take():
+        assert time.monotonic() < end
+        time.sleep(0.05)
     other.close()
     second.dispose()
 
@@ -523,7 +524,8 @@ def test_a_lock_that_was_lost_is_taken_again(database):
     if not database.startswith("postgresql"):
         pytest.skip("SQLite has none")
     first, second = engine(database), engine(database)
-    held = acquire(first)
+    held, other = DatabaseLock(first), DatabaseLock(second)
+    assert held.take()
     lost = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = {LOCK}"
     with second.begin() as connection:
         connection.exec_driver_sql(lost)
@@ -531,7 +533,7 @@ def test_a_lock_that_was_lost_is_taken_again(database):
         held.take()
     assert held.take()
     assert held.take()
-    assert acquire(second, 0) is None
+    assert not other.take()
     held.close()
     first.dispose()
     second.dispose()

@@ -22,7 +22,7 @@ from rtfilter.service.doors.bodies import JSON, Call
 from rtfilter.service.doors.streamed import respond
 from rtfilter.service.records import MOST_OF_A_PAGE
 from rtfilter.service.roles import Role
-from rtfilter.service.service_errors import RequestError
+from rtfilter.service.service_errors import RequestError, StandbyError
 
 Name = Annotated[str, Meta(description="Name of a filter.", examples=["default"])]
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1, description="Id of a subscription.", examples=[2])]
@@ -80,6 +80,8 @@ class Door(Route):
         True if the JSON body may be as long as events.
     open : bool
         True if the door authenticates nobody, or does so itself.
+    standby : bool, optional
+        True if a standby has the answer; by default where the method is GET or HEAD.
     documented : bool
     """
 
@@ -95,6 +97,7 @@ class Door(Route):
         takes: dict[str, Any] | None = None,
         long: bool = False,
         open: bool = False,
+        standby: bool | None = None,
         documented: bool = True,
     ) -> None:
         super().__init__(path, function, include_in_schema=documented)
@@ -103,6 +106,7 @@ class Door(Route):
         hints = get_type_hints(function, include_extras=True)
         self._wanted = hints.pop("wanted", None)
         self._takes, self._long = takes, long
+        self._standby = method in ("GET", "HEAD") if standby is None else standby
         self._answers = {status: hints.pop("return")} if answers is None else answers
         self._parameters = [
             _Parameter(one.name, *self._place(one.name, hints[one.name]), hints[one.name], one.default)
@@ -135,6 +139,8 @@ class Door(Route):
             call.leave()
 
     async def _answer(self, call: Call) -> Response:
+        if not self._standby and call.pipeline.standby is not None:
+            raise StandbyError
         if not self._open:
             call.who = call.scope["state"]["who"] = await identity(call.pipeline.users, call)
             if self._role is not None:

@@ -215,7 +215,7 @@ DOORS: Final = (
     Door("DELETE", "/subscriptions/{id}", unsubscribe, status=204),
     Door("GET", "/statistics", statistics),
     Door("PUT", "/webhook", put_webhook, Role.SUBSCRIBER),
-    Door("GET", "/webhook", show_webhook),
+    Door("GET", "/webhook", show_webhook, standby=False),
     Door("DELETE", "/webhook", remove_webhook, status=204),
     Door("POST", "/webhook/secret", renew_secret, Role.SUBSCRIBER),
     Door("POST", "/webhook/resume", resume_webhook, Role.SUBSCRIBER),

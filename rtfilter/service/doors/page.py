@@ -42,7 +42,7 @@ FILES: Final = {
 class Health(msgspec.Struct):
     """The state of the server."""
 
-    status: Literal["ok", "starting", "busy", "stopping", "failed"]
+    status: Literal["ok", "starting", "standby", "busy", "stopping", "failed"]
 
 
 def _file(name: str, kind: str) -> Callable[[Call], Awaitable[Response]]:
@@ -70,7 +70,8 @@ async def _watcher(call: Call) -> Identity:
 async def status(call: Call) -> Response:
     """Return the present numbers, and counts that only rise. For admins, if the server has users."""
     pipeline = call.pipeline
-    found = await pipeline.status.of_server(await _watcher(call), pipeline.ready)
+    standby = pipeline.standby is not None
+    found = await pipeline.status.of_server(await _watcher(call), pipeline.ready, standby)
     return Response(msgspec.json.encode(found), headers={"cache-control": "no-store"}, media_type=JSON)
 
 
@@ -84,12 +85,14 @@ async def ready(call: Call) -> Response:
     pipeline = call.pipeline
     if pipeline.stopping:
         return _state("stopping")
+    if pipeline.standby is not None:
+        return _state("standby")
     if pipeline.stuck:
         return _state("busy")
     return _state("ok" if pipeline.ready else "starting" if pipeline.healthy else "failed")
 
 
-def _state(status: Literal["ok", "starting", "busy", "stopping", "failed"]) -> Response:
+def _state(status: Literal["ok", "starting", "standby", "busy", "stopping", "failed"]) -> Response:
     return Response(msgspec.json.encode(Health(status)), 200 if status == "ok" else 503, media_type=JSON)
 
 

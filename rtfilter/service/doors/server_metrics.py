@@ -79,6 +79,8 @@ def _counted(pipeline: Pipeline) -> Iterable[Metric]:
             yield GaugeMetricFamily(f"rtfilter_service_{name}", text, value=value)
     ready = float(pipeline.ready)
     yield GaugeMetricFamily("rtfilter_service_ready", "1 while it is ready", value=ready)
+    standby = float(pipeline.standby is not None)
+    yield GaugeMetricFamily("rtfilter_service_standby", "1 while it follows another server", value=standby)
 
 
 def _measured(measures: Measures) -> Iterable[Metric]:

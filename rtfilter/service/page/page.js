@@ -141,7 +141,7 @@ function show(status) {
   points.push({ at: status.uptime, mean: mean(now), p99: quantile(now, 0.99), rate });
   while (status.uptime - points[0].at > SHOWN) points.shift();
 
-  put("about", `version ${status.version} · up ${span(status.uptime)}${status.ready ? "" : " · not ready yet"}`);
+  put("about", `version ${status.version} · up ${span(status.uptime)}${status.standby ? " · standing by" : status.ready ? "" : " · not ready yet"}`);
   value("mean", seconds(mean(now)));
   put("mean-all", `since start ${time(mean(all))}`);
   value("p99", seconds(quantile(now, 0.99)));

@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -89,9 +90,9 @@ class Server:
         )
         self.killed, self.ended, self._timer = False, False, None
         if delay is not None and delay < 0:
-            self._later(-delay)
-        line = self.process.stdout.readline()
-        self.port = int(line.rpartition(":")[2]) if " at http://127.0.0.1:" in line else None
+            self.kill_after(-delay)
+        line = re.search(r" at http://127.0.0.1:(\d+)", self.process.stdout.readline())
+        self.port = int(line[1]) if line else None
         try:
             if self.port is None and not self.is_killed():
                 raise FaultError("the server does not start; see errors.txt")
@@ -103,9 +104,10 @@ class Server:
             line = self.process.stdout.readline()
             self.tcp_port = int(line.rpartition(":")[2]) if line else None
         if delay is not None and delay >= 0:
-            self._later(delay)
+            self.kill_after(delay)
 
-    def _later(self, seconds):
+    def kill_after(self, seconds):
+        """Kill it so many seconds from now."""
         self._timer = threading.Timer(seconds, self.kill)
         self._timer.start()
 

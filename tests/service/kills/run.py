@@ -37,16 +37,13 @@ def run(folder, kills, seed, url=None, kill_at=None, fault=None):
     Counter
         What was done.
     """
-    chance, known, counts = random.Random(seed), Knowledge(USERS), Counter()
-    subscribers = [Subscriber(name, known, random.Random(f"{seed} {name}")) for name in USERS]
-    publishers = [Publisher(name, known, random.Random(f"{seed} {name}")) for name in PUBLISHERS]
-    workers = [*subscribers, *publishers]
+    chance, counts, people = random.Random(seed), Counter(), People(seed)
     for _ in range(kills):
         point, delay = _how(chance, kill_at)
         server = Server(folder, url, delay, point, fault)
         try:
             if server.port is not None:
-                work(server, workers)
+                work(server, people.workers)
         finally:
             itself = server.end()
         counts["killed while starting" if server.port is None else "killed in work"] += 1
@@ -54,21 +51,42 @@ def run(folder, kills, seed, url=None, kill_at=None, fault=None):
             counts[f"killed {point.partition(':')[0]}"] += 1
     server = Server(folder, url, None, None, fault)
     try:
-        for _ in range(TRIES):
-            work(server, workers, time.monotonic() + 0.3)
-            if known.delivered:  # on a slow machine nothing may have been so far
-                break
-        finish(server, known, subscribers, publishers)
+        people.finish(server)
     finally:
         server.end()
-    counts += Counter(
-        events=len(known.publish_of),
-        deliveries=known.delivered,
-        subscriptions=len(known.by_id),
-        acknowledged=sum(map(len, known.acknowledged.values())),
-        ended=sum(one.told for one in known.by_id.values()),
-    )
-    return counts
+    return counts + people.counts
+
+
+class People:
+    """All workers, and what they know."""
+
+    def __init__(self, seed):
+        self.known = Knowledge(USERS)
+        self._subscribers = [Subscriber(name, self.known, random.Random(f"{seed} {name}")) for name in USERS]
+        self._publishers = [
+            Publisher(name, self.known, random.Random(f"{seed} {name}")) for name in PUBLISHERS
+        ]
+        self.workers = [*self._subscribers, *self._publishers]
+
+    def finish(self, server):
+        """Let all work until something was delivered, then compare everything."""
+        for _ in range(TRIES):
+            work(server, self.workers, time.monotonic() + 0.3)
+            if self.known.delivered:  # on a slow machine nothing may have been so far
+                break
+        finish(server, self.known, self._subscribers, self._publishers)
+
+    @property
+    def counts(self):
+        """What was done."""
+        known = self.known
+        return Counter(
+            events=len(known.publish_of),
+            deliveries=known.delivered,
+            subscriptions=len(known.by_id),
+            acknowledged=sum(map(len, known.acknowledged.values())),
+            ended=sum(one.told for one in known.by_id.values()),
+        )
 
 
 def _how(chance, kill_at):
