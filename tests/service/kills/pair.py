@@ -32,10 +32,9 @@ def run(folder, kills, seed, url):
         return Server(place, url, None, point, flags=flags)
 
     first = start()
-    for _ in range(kills):
-        second = start(
-            f"{chance.choice(POINTS)}:{chance.choice([1, 2, 5, 20])}" if chance.random() < 0.4 else None
-        )
+    for left in reversed(range(kills)):
+        itself = left and chance.random() < 0.4  # the last one stays
+        second = start(f"{chance.choice(POINTS)}:{chance.choice([1, 2, 5, 20])}" if itself else None)
         if chance.random() < 0.2:
             work(first, people.workers, time.monotonic() + chance.uniform(0.02, 0.3))
             second.end()
