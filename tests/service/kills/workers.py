@@ -340,9 +340,11 @@ class Subscriber(Worker):
 
     def _pull(self):
         ended = [self.known.check(self.name, message) for message in self.backlog(20)]
-        self._barrier()  # what the session was sent before
-        for one in filter(None, ended):
-            one.told = True
+        try:
+            self._barrier()  # what the session was sent before; where the server is gone, nothing more comes
+        finally:
+            for one in filter(None, ended):
+                one.told = True
 
     def backlog(self, limit):
         """All deliveries that wait, page by page."""
