@@ -7,7 +7,6 @@ a binary column.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtfilter.basics.dtypes import IntArray
+from rtfilter.spark.plans import may_reorder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 
     Batches = Iterator[pa.RecordBatch]
 
-#: Operators of Spark that give the same rows in the same order when they run again.
-STEADY = {
-    "AdaptiveSparkPlan",
-    "BroadcastExchange",
-    "BroadcastHashJoin",
-    "ColumnarToRow",
-    "CommandResult",
-    "FileScan",
-    "Filter",
-    "InMemoryRelation",
-    "InMemoryTableScan",
-    "LocalTableScan",
-    "Project",
-    "Range",
-    "Sample",
-    "Union",
-}
-OPERATOR = re.compile(r"^[\s:+|-]*(?:\*?\(\d+\) )?(\w+)", re.MULTILINE)
 #: Least rows of the batches that are worked on.
 GATHERED = 1 << 16
 #: Types of which several columns become one array.
@@ -82,7 +64,7 @@ class Layout:
 
         place = {name: f"c{i}" for i, name in enumerate(events.columns)}  # names may need quoting, or case
         by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
-        if ordered and _may_reorder(events):
+        if ordered and may_reorder(events):
             keys = [_orderable(place[name], events.schema[name].dataType.typeName()) for name in self.names]
             by_place = by_place.sortWithinPartitions(*keys)
         columns = [
@@ -116,12 +98,6 @@ class Layout:
             for place, name in enumerate(group):
                 found[name] = flat.take(pa.array(np.arange(place, len(flat), width)))
         return pa.RecordBatch.from_arrays([found[name] for name in self.names], self.names)
-
-
-def _may_reorder(events: DataFrame) -> bool:
-    """Return whether the rows may have another order when they are computed again."""
-    plan = events._jdf.queryExecution().executedPlan().toString()
-    return not all(found[1] in STEADY for found in OPERATOR.finditer(plan))
 
 
 def _orderable(column: str, kind: str) -> Column:

@@ -21,12 +21,14 @@ from rtfilter.events.mismatches import check_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
-from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose, cores_of
+from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.leases import context_of, lend
+from rtfilter.spark.leases import lend
+from rtfilter.spark.plans import cores_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
-from rtfilter.spark.routes import Reports, Route, seen
+from rtfilter.spark.reports import REPORT, TaskReport, with_reports
+from rtfilter.spark.routes import Route, partition, seen
 from rtfilter.spark.shards import ShardedIndex
 
 if TYPE_CHECKING:
@@ -132,7 +134,6 @@ def match_frame(
     refusals.checked(on_error)
     if checked(balance) == "auto" and partitions is not None:
         balance = True
-    context_of(events.sparkSession)
     route = route_to(events.sparkSession, index)
     events = spelled(events, [id, *route.schema.names])
     layout, reader = laid_out(events, route, id, on_error)
@@ -147,7 +148,7 @@ def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tup
         raise ValueError(
             f"events have {number} {id!r} to name them; their columns are {listed(events.columns)}"
         )
-    if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
+    if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK, REPORT):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     schema = route.schema
     names = attribute_columns(events, schema, [id])
@@ -164,23 +165,30 @@ def matched(
     *,
     partitions: int | None = None,
     details: bool = False,
-    reports: Reports | None = None,
+    reports: bool = False,
 ) -> DataFrame:
     """Match a frame along the route to an index, as decided; see `match_frame`.
 
-    With `reports`, tasks report the work of the partitions that the events are in.
+    With `reports`, the result has further rows, whose column `REPORT` is not null; see `with_reports`.
     """
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
     moment = time.time()  # here, so that a repeated task gives the same result
     sent = layout.carried(events, ordered=decision.dealt)
-    kind = LongType() if route.leases[0].integers else StringType()
-    result = [events.schema[reader.id], StructField(SUBSCRIPTION, kind, nullable=False)]
+    id = events.schema[reader.id]
+    result = StructType([StructField(id.name, id.dataType, id.nullable or reports, id.metadata)])
+    result.add(SUBSCRIPTION, LongType() if route.leases[0].integers else StringType(), reports)
     if details:
-        result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
+        result.add(WORKLOAD, LongType(), reports).add(OFFSET, DoubleType(), reports)
+    kinds = pa.schema([(one.name, to_arrow_type(one.dataType, timezone="UTC")) for one in result.fields])
+    if reports:
+        result.add(REPORT, StringType())
     if not decision.dealt:
-        match_here = _matcher_in_place(route, layout, reader, details, reports, moment)
-        return sent.mapInArrow(settled_work(match_here, str(decision)), StructType(result))
+        match = _matcher_in_place(route, layout, reader, details, reports, moment)
+        match = settled_work(with_reports(match, kinds) if reports else match, str(decision))
+        return sent.mapInArrow(match, result)
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, reader))
@@ -188,8 +196,9 @@ def matched(
     deal = settled_work(_dealer(route, layout, reader, parts, reports), str(decision))
     dealt_out = sent.mapInArrow(deal, f"{PART} int, {SHARD} int, {CLASS} int, block binary")
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    match = settled_work(_matcher(route, reader, details, moment), "match")
-    return placed.mapInArrow(match, StructType(result))
+    match = _matcher(route, reader, details, moment)
+    match = settled_work(with_reports(match, kinds) if reports else match, "match")
+    return placed.mapInArrow(match, result)
 
 
 def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
@@ -288,23 +297,24 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
 
 
 def _dealer(
-    route: Route, layout: Layout, reader: TaskEventReader, parts: int, reports: Reports | None
+    route: Route, layout: Layout, reader: TaskEventReader, parts: int, reports: bool = False
 ) -> Callable[[Batches], Batches]:
-    """Return work that packs events into blocks, each for one partition, shard and class of workload."""
+    """Return work that packs events into blocks, each for one partition, shard and class of workload.
+
+    With `reports`, another block has the report of the task, as if for a shard after the last.
+    """
 
     def deal(batches: Batches) -> Batches:
         import pyarrow as pa
-        from pyspark import TaskContext
 
-        task = TaskContext.get()
-        first = task.partitionId() if task else 0  # so that the remainder does not always go to the same slot
+        first = partition()  # so that the remainder does not always go to the same slot
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
         number, hits = 0, 0.0  # for each event, among the first
         left_out = LeftOut()
         for given in layout.unpacked(batches):
             batch, table = reader.read(given, left_out)
-            if reports is not None and not number and len(batch):
+            if reports and route.leaves is None and not number and len(batch):
                 some, _, found = seen(route, table.rows(range(min(LOOK, len(table)))))
                 hits = found / some
             number += len(batch)
@@ -317,9 +327,13 @@ def _dealer(
             kind = (CLASSES * np.log2(workload + 1.0)).astype(np.int64)
             events = batch.take(pa.array(rows)).append_column(WORK, pa.array(workload))
             yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
-        if reports is not None:
-            reports.add(number, int(sum(own.sum() for own in loads)), round(hits * number))
-        reader.report(left_out)
+        if not reports:
+            left_out.tell()
+            return
+        visits = int(sum(own.sum() for own in loads))
+        report = TaskReport(first, number, visits, round(hits * number), left_out).row()
+        place = {PART: first % parts, SHARD: len(route.leases), CLASS: 0}
+        yield blocks(report, {name: np.array([key]) for name, key in place.items()})
 
     return deal
 
@@ -346,6 +360,9 @@ def _matcher(
     def match(batches: Batches) -> Batches:
         begun = perf_counter()
         for (shard, _), events in gathered(batches, [SHARD, CLASS], EVENTS):
+            if shard == len(route.leases):
+                yield from events.to_batches()
+                continue
             index, (own, table) = route.leases[shard].open(), reader.read(events.sort_by(WORK))
             yield from _answers(index, own, table, reader.id, details, begun, moment)
 
@@ -353,12 +370,7 @@ def _matcher(
 
 
 def _matcher_in_place(
-    route: Route,
-    layout: Layout,
-    reader: TaskEventReader,
-    details: bool,
-    reports: Reports | None,
-    moment: float,
+    route: Route, layout: Layout, reader: TaskEventReader, details: bool, reports: bool, moment: float
 ) -> Callable[[Batches], Batches]:
     """Return work that matches events in the partitions where they are."""
 
@@ -369,7 +381,7 @@ def _matcher_in_place(
         left_out = LeftOut()
         for given in layout.unpacked(batches):
             batch, table = reader.read(given, left_out)
-            if route.leaves is None and not details and reports is None:  # no order is visible
+            if route.leaves is None and not details:  # no order is visible
                 events = pa.Table.from_batches([batch])
                 yield from _answers(route.leases[0].open(), events, table, reader.id, details, begun, moment)
                 continue
@@ -384,9 +396,10 @@ def _matcher_in_place(
                 for answer in _answers(index, events, some, reader.id, details, begun, moment):
                     hits += len(answer)
                     yield answer
-        if reports is not None:
-            reports.add(number, visits, hits)
-        reader.report(left_out)
+        if reports:
+            yield TaskReport(partition(), number, visits, hits, left_out).row()
+        else:
+            left_out.tell()
 
     return match
 

@@ -34,6 +34,7 @@ from rtfilter.matching.filter_parts import KIND
 from rtfilter.matching.growing import LARGE, MOVED, SMALL
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
+from rtfilter.spark.sessions import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,8 @@ UNUSED = 3600.0
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()
+_sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""The snapshots that the executors of a session have."""
 _saved: WeakKeyDictionary[EventFilter, tuple[tuple[int, int], Path]] = WeakKeyDictionary()
 
 
@@ -124,7 +127,7 @@ class Lease:
     def load(self, clock: Callable[[], float] = time.time) -> EventFilter:
         """Return the index, mapped again, so that it may be changed in memory. Raises `SnapshotError`."""
         path = places.local(self.place)
-        if path is not None and self._lies_in(path):
+        if path is not None and self.lies_in(path):
             with suppress(SnapshotError):
                 here = EventFilter.load(path, matcher=self.matcher, clock=clock)
                 if _manifest(path) == self.manifest:  # it was not replaced while it was read
@@ -132,7 +135,7 @@ class Lease:
         home = _own_directory() / self.digest
         while True:
             with _alone(home):
-                if not self._lies_in(home):
+                if not self.lies_in(home):
                     _clean(home.parent)
                     self._assemble(home)
             try:
@@ -143,7 +146,7 @@ class Lease:
             found = None
             try:
                 fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
-                if self._lies_in(home):
+                if self.lies_in(home):
                     found = EventFilter.load(home, matcher=self.matcher, clock=clock)
                     return found
             finally:
@@ -152,7 +155,7 @@ class Lease:
                 else:
                     weakref.finalize(found, os.close, in_use)
 
-    def _lies_in(self, path: Path) -> bool:
+    def lies_in(self, path: Path) -> bool:
         """Return whether this process can read the whole snapshot at a path."""
         return _manifest(path) == self.manifest and all(
             os.access(path / name, os.R_OK) for name in snapshot.files(self.manifest)
@@ -171,8 +174,6 @@ class Lease:
             shutil.rmtree(draft, ignore_errors=True)
 
     def _fetch(self, name: str, target: Path) -> None:
-        from pyspark import SparkFiles
-
         path = places.local(self.place)
         if path is None:
             try:
@@ -180,7 +181,7 @@ class Lease:
             except OSError as error:
                 raise SnapshotError(f"{self.place} cannot be read by this executor: {error}") from None
             return
-        for source in (path / name, Path(SparkFiles.get(name))):
+        for source in _sources(path, name):
             with suppress(FileNotFoundError):
                 try:
                     os.link(source, target)
@@ -193,6 +194,15 @@ class Lease:
             f"the index {self.place} has changed since match_frame was called, or this "
             "executor cannot see it; call match_frame again, with a path that all executors see"
         )
+
+
+def _sources(path: Path, name: str) -> Iterator[Path]:
+    """Yield the paths of a file of a snapshot: in its directory, and where Spark sends it."""
+    from pyspark import SparkFiles
+
+    yield path / name
+    with suppress(AssertionError):  # Spark sends nothing to a client of Spark Connect
+        yield Path(SparkFiles.get(name))
 
 
 def _own_directory() -> Path:
@@ -240,19 +250,33 @@ def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease
 
 
 def send(spark: SparkSession, lease: Lease) -> None:
-    """Send the files of a snapshot at a path to the executors of a cluster, once.
+    """Send the files of a snapshot at a path to all executors that may not see it there, once in a session.
 
     Spark sends all files to each new executor, so they must stay as long as the application runs.
     """
-    context = context_of(spark)
-    if places.local(lease.place) is None or context.master.startswith("local"):
+    sent = _sent.setdefault(spark, set())
+    if places.local(lease.place) is None or lease.digest in sent:
         return
-    names = snapshot.files(lease.manifest)
-    sent = {file.rpartition("/")[2] for file in context.listFiles}
-    if not sent.issuperset(names):
+    if not _all_see(spark, lease):
         path = Path(lease.held().place)
-        for name in names:
-            context.addFile(str(path / name))
+        spark.addArtifacts(*(str(path / name) for name in snapshot.files(lease.manifest)), file=True)
+    sent.add(lease.digest)
+
+
+def _all_see(spark: SparkSession, lease: Lease) -> bool:
+    """Return whether all executors see the snapshot at its path: at least those within the driver do."""
+    if not str(spark.conf.get("spark.master", "")).startswith("local"):
+        return False
+    if not connected(spark):
+        return True
+
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"seen": [lease.lies_in(Path(lease.place))]})
+
+    return bool(spark.range(1).mapInArrow(look, "seen boolean").collect()[0][0])
 
 
 def lease_of(place: str) -> Lease:
@@ -276,17 +300,6 @@ def lease_of(place: str) -> Lease:
     if found["format"] != KIND:
         raise SnapshotError(f"{place} is a snapshot of {found['format']}, not of {KIND}")
     return Lease(place, manifest)
-
-
-def context_of(spark: SparkSession) -> Any:
-    """Return the context of a session. Raises `RuntimeError` on Spark Connect, which has none."""
-    try:
-        return spark.sparkContext
-    except Exception:
-        raise RuntimeError(
-            "rtfilter.spark needs a classic Spark session, not Spark Connect: "
-            "build it with master('local[*]') or the URL of a cluster"
-        ) from None
 
 
 def _save(index: EventFilter) -> Path:

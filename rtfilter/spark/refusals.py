@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pyspark.errors import PySparkException
@@ -21,7 +21,6 @@ from rtfilter.events.foreign import arrow_values
 from rtfilter.events.moments import instants
 from rtfilter.events.reading import read_usable
 from rtfilter.events.table import EventTable
-from rtfilter.spark.routes import PartitionReports, partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,28 +66,6 @@ class LeftOut:
             log.warning("left out: %s more", f"{self.count - len(self.named):,}")
 
 
-class Refusals:
-    """The rows that the tasks of a micro-batch leave out, for the driver.
-
-    Pickled with the work of a task; a task that runs twice reports the same.
-    """
-
-    def __init__(self, context: Any) -> None:
-        self._total = context.accumulator({}, PartitionReports())
-
-    def add(self, left_out: LeftOut) -> None:
-        """Report what this task has left out, once, at its end."""
-        self._total.add({partition(): left_out})
-
-    def take(self) -> LeftOut:
-        """Return the rows that all tasks have left out, and clear them."""
-        found = LeftOut()
-        for _, one in sorted(self._total.value.items()):
-            found.add(one)
-        self._total.value = {}
-        return found
-
-
 @dataclass(frozen=True)
 class TaskEventReader:
     """Reads the events of a task.
@@ -102,15 +79,12 @@ class TaskEventReader:
         The column that names an event.
     on_error : OnError
         "raise": an `EventError` names the event. "skip": the event is left out.
-    refusals : Refusals, optional
-        The receiver of rows that are left out; by default the log of the executor.
     """
 
     schema: Schema
     names: list[str]
     id: str
     on_error: OnError = "raise"
-    refusals: Refusals | None = None
 
     def read(
         self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
@@ -141,13 +115,6 @@ class TaskEventReader:
         keep[self._note_bad(usable, given)] = False
         found = usable.filter(pa.array(keep))
         return found, self.schema.read(found.select(self.names))
-
-    def report(self, left_out: LeftOut) -> None:
-        """Report what a task has left out, at its end."""
-        if self.refusals is not None:
-            self.refusals.add(left_out)
-        else:
-            left_out.tell()
 
     def _name(self, events: pa.RecordBatch | pa.Table, row: int) -> str:
         return shown(events.column(self.id)[row].as_py())

@@ -32,7 +32,7 @@ from rtfilter.matchers.rtree import tree_of
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
-from rtfilter.spark.leases import Lease, context_of
+from rtfilter.spark.leases import Lease
 from rtfilter.spark.refusals import own_errors
 from rtfilter.spark.routes import LEAVES, Route
 from rtfilter.spark.subscribing import (
@@ -207,13 +207,11 @@ class ShardedIndex:
         from pyspark.sql import DataFrame, SparkSession
 
         if isinstance(ids, DataFrame):
-            spark: SparkSession | None = ids.sparkSession
+            spark = ids.sparkSession
             gone = as_ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
         else:
-            spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+            spark = SparkSession.active()
             gone = as_ids(ids)
-        if spark is None:
-            raise RuntimeError("there is no Spark session: make one first with SparkSession.builder")
         built = self._without(spark, gone)
         return self._next(built) if built else self
 
@@ -258,7 +256,6 @@ class ShardedIndex:
 
     def _each(self, spark: SparkSession) -> DataFrame:
         """Return a frame with a row for each shard, each in its own task."""
-        context_of(spark)
         return spark.range(0, len(self.shards), 1, len(self.shards))
 
     def _known(self, spark: SparkSession, ids: IntArray) -> IntArray:
@@ -440,7 +437,6 @@ def build_sharded(
     require_on_error(on_error)
     options = {} if capacity is None else {"capacity": capacity}
     capacity = tree_of(make_matcher("rtree", schema, **options)).capacity  # raises the error
-    context_of(subscriptions.sparkSession)
     place = places.absolute(path)
     if _versions(place) or places.names(place):
         raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")

@@ -18,7 +18,7 @@ from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, route_to, settled_work
-from rtfilter.spark.leases import context_of, lease_of
+from rtfilter.spark.leases import lease_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -110,7 +110,6 @@ def track_stream(
     if forget_after is not None and not forget_after >= 0.001:
         raise ValueError(f"forget_after is a number of seconds of at least 0.001, not {forget_after!r}")
     spark = events.sparkSession
-    context_of(spark)
     known = route_to(spark, index) if isinstance(index, EventFilter | ShardedIndex) else None
     place = "" if isinstance(index, EventFilter | ShardedIndex) else places.absolute(index)
 
@@ -189,7 +188,7 @@ def _matcher(
                 lists = packed(_found(route, table), np.arange(len(some)))
                 columns = [*(some.column(name) for name in names), pa.array(lists, pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, labels)
-        newest.report(left_out)
+        left_out.tell()
 
     return match
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from prometheus_client import CollectorRegistry
@@ -47,6 +47,13 @@ class StreamMetrics(Collector):
         self._skew = 1.0
         self._subscriptions: Callable[[], int] = lambda: 0
         self.registry.register(self)
+
+    def __reduce__(self) -> NoReturn:
+        """Raise `TypeError`: no other process could be scraped."""
+        raise TypeError(
+            "metrics of a MatchStage need a classic session: Spark Connect runs the stage on its server; "
+            "leave out `metrics`, and use metrics.listen(spark) for the progress of queries"
+        )
 
     def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
         """Expose the registry at http://address:port/metrics; see `rtfilter.watch.metrics.serve`."""

@@ -8,7 +8,6 @@ import sys
 import types
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from uuid import UUID
 
 import numpy as np
@@ -382,8 +381,18 @@ def test_a_missing_or_old_spark_is_named(version, message, monkeypatch):
 
 # Leases, for which no machine of Java is needed
 
-LOCAL = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
-"""All that leases ask of a session."""
+
+class Session:
+    """All that leases ask of a classic session."""
+
+    def __init__(self, master="local[2]"):
+        self.conf, self.sent, self._jsparkSession = {"spark.master": master}, [], None
+
+    def addArtifacts(self, *files, file):  # noqa: N802
+        self.sent += files
+
+
+LOCAL = Session()
 
 
 def homes(tmp_path):
@@ -463,11 +472,10 @@ def test_an_index_that_is_gone_or_another_is_named(alerts, tmp_path, monkeypatch
 def test_a_cluster_is_sent_the_files_of_an_index_once(alerts, tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "nowhere" / name))
     alerts.save(tmp_path / "index")
-    sent = []
-    context = SimpleNamespace(master="spark://there:7077", listFiles=sent, addFile=sent.append)
+    session = Session("spark://there:7077")
     for _ in range(2):
-        leases.lend(SimpleNamespace(sparkContext=context), tmp_path / "index")
-    names = sorted(os.path.basename(file) for file in sent)
+        leases.lend(session, tmp_path / "index")
+    names = sorted(os.path.basename(file) for file in session.sent)
     assert names == sorted(file.name for file in (tmp_path / "index").glob("*.bin"))
     shutil.rmtree(tmp_path / "index")
-    assert all(os.path.exists(file) for file in sent)
+    assert all(os.path.exists(file) for file in session.sent)

@@ -1,11 +1,13 @@
 """A row that cannot be used is named by its id, and stops no stream."""
 
 import logging
+import os
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from lengths import long_but
 from rtfilter import (
@@ -17,7 +19,7 @@ from rtfilter import (
     Schema,
     SnapshotError,
 )
-from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, refusals, track_stream
+from rtfilter.spark import ChangeStage, MatchStage, Once, build_sharded, match_frame, refusals, track_stream
 from rtfilter.spark.refusals import NAMED, LeftOut, TaskEventReader, own_error
 from rtfilter.spark.subscribing import SubscriptionReader
 from rtfilter.spark.watch import StreamMetrics
@@ -55,7 +57,7 @@ def test_events_that_cannot_be_used_are_left_out(kind, told):
     found, read = reader.read(events, left_out)
     assert found.column("id").to_pylist() == ["e0", "e4"]
     assert read.points[:, 0].tolist() == [0.5, 0.5]
-    reader.report(left_out)
+    left_out.tell()
     assert told() == [
         f"left out: event 'e1': {INFINITE}",
         "left out: event 'e2': attribute 'at.n' is 12, outside its domain [0, 9]",
@@ -180,6 +182,33 @@ def test_a_stage_leaves_bad_events_out_and_counts_them(spark, index, told, balan
         MatchStage(index, lambda matches, n: matches.collect(), on_error="raise")(
             spark.createDataFrame(ROWS, KINDS), 1
         )
+
+
+def test_a_stream_goes_on_after_a_bad_event(spark, index, tmp_path):
+    """One that raises names the event, and goes on when that is mended or may be skipped."""
+    good, bad = '{"id": 3, "x": 0.5, "at": {"n": 1}}\n', '{"id": 2, "x": 0.5, "at": {"n": 12}}\n'
+    files = [tmp_path / "events" / f"{number}.json" for number in range(3)]
+    files[0].parent.mkdir()
+    for number, (file, text) in enumerate(zip(files, (good + bad, bad, good), strict=True)):
+        file.write_text(text)
+        os.utime(file, (10**9 + number, 10**9 + number))
+
+    def run(on_error):
+        source = spark.readStream.schema(KINDS).option("maxFilesPerTrigger", 1).json(str(files[0].parent))
+        stage = MatchStage(index, Once(tmp_path / "out"), on_error=on_error)
+        writer = source.writeStream.foreachBatch(stage).option("checkpointLocation", str(tmp_path / "state"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match=r"event 2: attribute 'at\.n' is 12, outside"):
+        run("raise")
+    files[0].write_text(good)
+    with pytest.raises(StreamingQueryException, match="event 2: attribute"):
+        run("raise")
+    run("skip")
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted((row.batch, row.id, row.subscription) for row in found) == [
+        (batch, 3, subscription) for batch in (0, 2) for subscription in (0, 1)
+    ]
 
 
 @pytest.mark.long
