@@ -46,6 +46,8 @@ UNUSED = 3600.0
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()
+_held: dict[str, int] = {}
+"""Open directories, locked, of leases that are held."""
 _sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """The snapshots that the executors of a session have."""
 _saved: WeakKeyDictionary[EventFilter, tuple[tuple[int, int], Path]] = WeakKeyDictionary()
@@ -118,11 +120,19 @@ class Lease:
             return found
 
     def held(self) -> Lease:
-        """Return a lease of the same content in a new directory, which is removed when this process ends."""
-        home = Path(tempfile.mkdtemp(prefix="rtfilter-held-"))
+        """Return a lease of the same content in a new directory, which stays until `release` or the end."""
+        home = Path(tempfile.mkdtemp(prefix="held-", dir=_own_directory()))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
+        _clean(home.parent)  # of processes that were killed, as those of Spark Connect are
         self._assemble(home)
+        _held[str(home)] = in_use = os.open(home, os.O_RDONLY)
+        fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
         return Lease(str(home), self.manifest)
+
+    def release(self) -> None:
+        """Remove the directory that `held` made."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        os.close(_held.pop(self.place))
 
     def load(self, clock: Callable[[], float] = time.time) -> EventFilter:
         """Return the index, mapped again, so that it may be changed in memory. Raises `SnapshotError`."""

@@ -8,7 +8,6 @@ recognised by its number, so that its result is written once.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -249,7 +248,7 @@ class MatchStage:
             held = self._hold(lease)
             send(spark, held)
             if self._held is not None:
-                shutil.rmtree(self._held.place, ignore_errors=True)  # no batch needs it now
+                self._held.release()  # no batch needs it now
             self._held = held
             self._saw(held.digest, held.subscriptions)
         return Route.whole(self._held)
@@ -288,12 +287,20 @@ class ChangeStage:
         log, with id and reason; call this with a `rtfilter.BadSubscription` for each; or apply nothing and
         raise an error, with which the query ends, and fails at the same batch when it continues. The
         subscription that a bad change would replace stays.
+    metrics : StreamMetrics, optional
+        Counts changes that are left out.
     """
 
     def __init__(
-        self, index: str | PathLike[str], *, order: str | None = None, on_error: loading.OnError = "skip"
+        self,
+        index: str | PathLike[str],
+        *,
+        order: str | None = None,
+        on_error: loading.OnError = "skip",
+        metrics: StreamMetrics | None = None,
     ) -> None:
         require_on_error(on_error)
+        self.metrics = metrics
         self.place, self.order, self.on_error = places.absolute(index), order, on_error
         self._filter: EventFilter | None = None
 
@@ -315,7 +322,9 @@ class ChangeStage:
             changes = changes.select(*(quoted(name) for name in changes.columns if name not in left_out))
         changes = changes.persist()
         try:
-            single = self._one_of_each(changes)
+            bad: list[BadSubscription] = []
+            on_error: loading.OnError = "raise" if self.on_error == "raise" else bad.append
+            single = _one_of_each(changes, on_error)
             gone = sf.lit(False)
             if "removed" in single.columns:
                 gone = sf.coalesce(sf.col("removed"), gone)
@@ -323,26 +332,16 @@ class ChangeStage:
             given = single.where(~gone).drop("removed")
             index = ShardedIndex.find(self.place)
             if index is not None:
-                index.update(given, removed, on_error=self.on_error).expire(KEPT)
+                index.update(given, removed, on_error=on_error).expire(KEPT)
             else:
-                self._change(given, removed)
+                self._change(given, removed, on_error)
+            tell(bad, self.on_error)
+            if self.metrics is not None:
+                self.metrics.left_out_changes(len(bad))
         finally:
             changes.unpersist()
 
-    def _one_of_each(self, changes: DataFrame) -> DataFrame:
-        """Return the changes of ids with one change; changes without an id, or several of one id, are bad."""
-        rows = changes.groupBy("id").count().where("count > 1 OR id IS NULL").collect()
-        remedy = "times; name a column that orders the changes: ChangeStage(order=...)"
-        bad = []
-        for id, count in rows:
-            reason = f"{count} changes have no id" if id is None else f"occurs {count} {remedy}"
-            if self.on_error == "raise":
-                raise ValueError(reason if id is None else f"subscription {id} {reason}")
-            bad.append(BadSubscription(NO_ROW, id, None, ValueError(reason)))
-        tell(bad, self.on_error)
-        return without(changes, [one.id for one in bad])
-
-    def _change(self, given: DataFrame, removed: ArrayLike) -> None:
+    def _change(self, given: DataFrame, removed: ArrayLike, on_error: loading.OnError) -> None:
         path = places.local(self.place)
         if path is None:
             raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
@@ -350,10 +349,24 @@ class ChangeStage:
             lease = lease_of(self.place)
             self._filter = EventFilter.load(path, matcher=None if lease.scan else lease.matcher)
         filter, self._filter = self._filter, None  # after a failure it may have half of a change
-        subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(self.on_error)
+        subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(on_error)
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
         filter.unsubscribe_many(ids)
         subscriptions.reader.subscribe(filter, table)
         filter.save(path)
         self._filter = filter
+
+
+def _one_of_each(changes: DataFrame, on_error: loading.OnError) -> DataFrame:
+    """Return the changes of ids with one change; changes without an id, or several of one id, are bad."""
+    rows = changes.groupBy("id").count().where("count > 1 OR id IS NULL").collect()
+    remedy = "times; name a column that orders the changes: ChangeStage(order=...)"
+    bad = []
+    for id, count in rows:
+        reason = f"{count} changes have no id" if id is None else f"occurs {count} {remedy}"
+        if on_error == "raise":
+            raise ValueError(reason if id is None else f"subscription {id} {reason}")
+        bad.append(BadSubscription(NO_ROW, id, None, ValueError(reason)))
+    tell(bad, on_error)
+    return without(changes, [one.id for one in bad])

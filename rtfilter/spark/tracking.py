@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 CHANGE, SAYS = "change", np.array(["inside", "entered", "left"], object)
 #: Column between the stages: the ids that match an event, ascending.
 MATCHED = "matched"
+#: Column beside it, and name of the metric that Spark observes: the number of events that a task left out, in
+#: its last row.
+LEFT_OUT = "rtfilter left out"
 NEEDS_INTEGERS = "track_stream needs an index whose ids are integers"
 #: Times that a snapshot is read while another program replaces it.
 TRIES = 5
@@ -82,7 +85,8 @@ def track_stream(
         a row for leaving. By default none is.
     on_error : "skip" or "raise"
         The treatment of an event that cannot be used, as it has NaN, for example: leave it out, name it in
-        the log of the executor; or end the query with an `EventError` that names it, by its `id` or `key`.
+        the log of the executor, and count it in the metrics of `StreamMetrics.listen`; or end the query with
+        an `EventError` that names it, by its `id` or `key`.
 
     Returns
     -------
@@ -101,6 +105,7 @@ def track_stream(
     SnapshotError
         The index cannot be opened.
     """
+    from pyspark.sql import functions as sf
     from pyspark.sql.streaming.state import GroupStateTimeout
     from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -126,10 +131,12 @@ def track_stream(
     sent = layout.carried(events.where(f"{quoted(key)} IS NOT NULL"), ordered=False)
     # Names may need quoting, or differ in case: between the stages columns have others.
     fields = [StructField(f"c{place}", events.schema[name].dataType) for place, name in enumerate(names)]
-    between = StructType([*fields, StructField(MATCHED, BinaryType(), False)])
+    between = StructType([*fields, StructField(MATCHED, BinaryType()), StructField(LEFT_OUT, LongType())])
     reader = TaskEventReader(lease.schema, attributes, key if id is None else id, on_error)
     match = settled_work(_matcher(look, layout, names, reader), "match for tracking")
-    grouped = sent.mapInArrow(match, between).groupBy("c0")
+    told = sent.mapInArrow(match, between)
+    seen = told.observe(LEFT_OUT, sf.sum(quoted(LEFT_OUT)).alias("count"))
+    grouped = seen.where(f"{quoted(LEFT_OUT)} IS NULL").drop(LEFT_OUT).groupBy("c0")
     found = grouped.applyInPandasWithState(
         follower([field.name for field in fields], inside, forget_after),
         StructType([*fields, StructField(SUBSCRIPTION, LongType()), StructField(CHANGE, StringType())]),
@@ -151,9 +158,8 @@ def _require_stream(events: DataFrame) -> None:
 
 def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
     for name in names:
-        if events.columns.count(name) != 1:
-            number = "several columns" if name in events.columns else "no column"
-            raise ValueError(f"events have {number} {name!r}; their columns are {listed(events.columns)}")
+        if name not in events.columns:
+            raise ValueError(f"events have no column {name!r}; their columns are {listed(events.columns)}")
         if name.lower() in (SUBSCRIPTION, CHANGE):
             raise ValueError(f"the result has a column {name!r} of its own: rename that of the events")
     if key == order:
@@ -181,14 +187,18 @@ def _matcher(
 
         route, left_out = look(), LeftOut()
         newest = replace(reader, schema=route.schema)
-        labels = [*(f"c{place}" for place in range(len(names))), MATCHED]
+        labels = [*(f"c{place}" for place in range(len(names))), MATCHED, LEFT_OUT]
         for batch in layout.unpacked(batches):
             for start in range(0, len(batch), EVENTS):
                 some, table = newest.read(batch.slice(start, EVENTS), left_out)
                 lists = packed(_found(route, table), np.arange(len(some)))
                 columns = [*(some.column(name) for name in names), pa.array(lists, pa.binary())]
+                columns.append(pa.nulls(len(some), pa.int64()))
                 yield pa.RecordBatch.from_arrays(columns, labels)
         left_out.tell()
+        if left_out.count:
+            nothing = [pa.nulls(1, column.type) for column in columns[:-1]]
+            yield pa.RecordBatch.from_arrays([*nothing, pa.array([left_out.count])], labels)
 
     return match
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rtfilter.adaptive import powers_of_two
+from rtfilter.spark.tracking import LEFT_OUT
 from rtfilter.watch.metrics import SECONDS, Histogram, serve
 
 #: Micro-batches take longer than events.
@@ -23,7 +24,7 @@ BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.
 
 
 class StreamMetrics(Collector):
-    """Metrics of one `MatchStage`, in a new registry unless one is given.
+    """Metrics of one `MatchStage` and any `ChangeStage`, in a new registry unless one is given.
 
     Seconds of a batch are those until its result is written, when all its matches are known. Offsets are
     seconds from the start of a task to an answer within it.
@@ -40,7 +41,7 @@ class StreamMetrics(Collector):
         self.versions = 0
         self._lock = threading.Lock()
         self._seconds: dict[int, Histogram] = {}
-        self._events = self._matches = self._left_out = 0
+        self._events = self._matches = self._left_out = self._changes_left_out = 0
         self._offset = self._slowest = 0.0
         self._queries: dict[str, dict[str, Any]] = {}
         self._decisions: dict[tuple[bool, str], int] = {}
@@ -94,6 +95,16 @@ class StreamMetrics(Collector):
             self._left_out += left_out
             self._offset += offset
             self._slowest = slowest
+
+    def left_out_events(self, count: int) -> None:
+        """Record events of a query of `track_stream` that cannot be used."""
+        with self._lock:
+            self._left_out += count
+
+    def left_out_changes(self, count: int) -> None:
+        """Record changes of subscriptions that cannot be used."""
+        with self._lock:
+            self._changes_left_out += count
 
     def decided(self, dealt: bool, reason: str, skew: float | None) -> None:
         """Record whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.DealDecision`."""
@@ -155,6 +166,7 @@ class StreamMetrics(Collector):
             ),
             (Counter, "events", "Events matched in micro-batches", self._events),
             (Counter, "events_left_out", "Events that cannot be used", self._left_out),
+            (Counter, "changes_left_out", "Changes that cannot be used", self._changes_left_out),
             (Counter, "matches", "Matches found in micro-batches", self._matches),
             (
                 Counter,
@@ -198,6 +210,9 @@ class _Listener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
         self._names[progress.id] = progress.name or "unnamed"
+        tracked = progress.observedMetrics.get(LEFT_OUT)
+        if tracked is not None:
+            self._metrics.left_out_events(tracked[0] or 0)
         per_second = progress.processedRowsPerSecond
         self._metrics.progressed(
             self._names[progress.id],

@@ -23,6 +23,7 @@ from rtfilter.spark import ChangeStage, MatchStage, Once, build_sharded, match_f
 from rtfilter.spark.refusals import NAMED, LeftOut, TaskEventReader, own_error
 from rtfilter.spark.subscribing import SubscriptionReader
 from rtfilter.spark.watch import StreamMetrics
+from spark_cases import wait
 
 SCHEMA = Schema({"x": float, "at.n": Attribute(int, low=0, high=9)})
 INFINITE = "attribute 'x' is infinite or beyond float64; leave it out or clip it"
@@ -216,9 +217,15 @@ def test_tracking_goes_on_after_a_bad_event(spark, index, tmp_path):
     spark.createDataFrame(ROWS[1:], KINDS).write.json(str(tmp_path / "events"))
     source = spark.readStream.schema(KINDS).json(str(tmp_path / "events"))
 
+    metrics = StreamMetrics()
+    unlisten = metrics.listen(spark)
     changes = track_stream(source, index, "id", order="x")
     query = changes.writeStream.format("memory").queryName("tracked").trigger(availableNow=True).start()
     query.awaitTermination()
+    value = metrics.registry.get_sample_value
+    wait(lambda: value("rtfilter_spark_query_running", {"query": "tracked"}) == 0)
+    unlisten()
+    assert value("rtfilter_spark_events_left_out_total") == 1
     found = spark.table("tracked").collect()
     assert sorted((row.id, row.subscription) for row in found) == [(3, 0), (3, 1), (4, 1)]
 
@@ -258,7 +265,9 @@ def test_a_bad_change_leaves_what_it_would_replace(spark, tmp_path, told):
     filter.subscribe_many(["x > 0"] * 5)
     filter.save(tmp_path / "index")
     changes = spark.createDataFrame([*RULES, (None, "x > 0", None), (0, "x > 9", None)], RULE)
-    ChangeStage(tmp_path / "index")(changes, 0)
+    metrics = StreamMetrics()
+    ChangeStage(tmp_path / "index", metrics=metrics)(changes, 0)
+    assert metrics.registry.get_sample_value("rtfilter_spark_changes_left_out_total") == 4
     assert EventFilter.load(tmp_path / "index").match({"x": 1.0}).tolist() == [1, 2, 3, 4]
     assert sorted(text.partition(";")[0].partition(": metadata ")[0] for text in told()) == [
         "left out: 1 changes have no id",

@@ -21,7 +21,7 @@ from lengths import long_but
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
-from spark_cases import temporary
+from spark_cases import temporary, wait
 
 SCHEMA = Schema({"x": float})
 BATCHES = 0, 3, 7
@@ -107,13 +107,6 @@ def test_a_stream_gives_all_matches_once(spark, files, tmp_path, sharded):
     assert value("rtfilter_spark_index_subscriptions") == 50
     reason = {"dealt": "yes", "reason": "shards"} if sharded else {"dealt": "no", "reason": "cheap"}
     assert value("rtfilter_spark_decisions_total", reason) == 2  # one batch is empty
-
-
-def wait(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_metrics_are_scraped():
@@ -258,7 +251,7 @@ def test_old_versions_do_not_pile_up(spark, tmp_path, monkeypatch):
         filter.subscribe("x > 1")
         filter.save(tmp_path / "index")
         stage(spark.createDataFrame([(7, 1.5)], "id long, x double"), number)
-    assert len(list(tmp_path.glob("rtfilter-held-*"))) == 1
+    assert len(list(tmp_path.glob("rtfilter-*/held-*"))) == 1
 
 
 # Changes

@@ -1,7 +1,6 @@
 """What a stream enters and leaves is what a tracker tells of the same batches, also after a restart."""
 
 import os
-import time
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from rtfilter.basics.results import Matches
 from rtfilter.spark import Once, build_sharded, track_stream
 from rtfilter.spark.tracking import follower
 from rtfilter.tracking.transitions import packed
+from spark_cases import wait
 
 SCHEMA = Schema({"x": float, "at.depth": int})
 KINDS = "vehicle string, time timestamp, id long, x double, at struct<depth: int>"
@@ -89,13 +89,6 @@ def run(spark, folder, index, tmp_path, **options):
 def rows_of(spark, tmp_path):
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     return sorted((row.vehicle, row.id, row.subscription, row.change) for row in rows)
-
-
-def wait(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.long
