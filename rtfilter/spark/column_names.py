@@ -89,8 +89,8 @@ def renamed(
         own = name if sensitive else name.lower()
         if own in served:
             raise ValueError(
-                f"the columns {prefix + served[own]!r} and {prefix + field.name!r} are both {name!r} to Spark: "
-                "rename one, or drop it"
+                f"the columns {prefix + served[own]!r} and {prefix + field.name!r} are both {name!r} "
+                "to Spark: rename one, or drop it"
             )
         served[own] = field.name
         kind = below(field.dataType, name)

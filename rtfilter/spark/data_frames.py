@@ -151,8 +151,9 @@ def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tup
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     schema = route.schema
     names = attribute_columns(events, schema, [id])
-    layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
-    return layout, TaskEventReader(schema, names, id, on_error)
+    unread = refusals.unread(events)
+    layout = Layout.of(events, list(dict.fromkeys([id, *names, *([unread] if unread else [])])), id)
+    return layout, TaskEventReader(schema, names, id, on_error, unread)
 
 
 def matched(
@@ -263,7 +264,8 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
-    for hint in check_header(schema.fields, [name for name in events.columns if name not in beside]):
+    aside = {*beside, refusals.unread(events)}
+    for hint in check_header(schema.fields, [name for name in events.columns if name not in aside]):
         if hint not in _hinted:
             _hinted.add(hint)
             logging.getLogger("rtfilter.events").warning("%s", hint)

@@ -24,11 +24,19 @@ from rtfilter.events.table import EventTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 #: The treatment of an event that cannot be used.
 OnError = Literal["raise", "skip"]
 #: Rows that the log names, of a task or of a micro-batch.
 NAMED = 10
+
+
+def unread(events: DataFrame) -> str | None:
+    """Return the column in which Spark keeps the text of records that it cannot read; None without one."""
+    name = str(events.sparkSession.conf.get("spark.sql.columnNameOfCorruptRecord"))
+    texts = events.columns.count(name) == 1 and events.schema[name].dataType.typeName() == "string"
+    return name if texts else None
 
 
 def checked(on_error: OnError) -> OnError:
@@ -79,12 +87,15 @@ class TaskEventReader:
         The column that names an event.
     on_error : OnError
         "raise": an `EventError` names the event. "skip": the event is left out.
+    unread : str, optional
+        The column with the text of an event that Spark could not read, and null for all others.
     """
 
     schema: Schema
     names: list[str]
     id: str
     on_error: OnError = "raise"
+    unread: str | None = None
 
     def read(
         self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
@@ -95,6 +106,8 @@ class TaskEventReader:
         """
         import pyarrow as pa
 
+        if self.unread is not None and len(events) > events.column(self.unread).null_count:
+            events = self._readable(events, LeftOut() if left_out is None else left_out)
         try:
             return events, self.schema.read(events.select(self.names))
         except EventError as error:
@@ -115,6 +128,16 @@ class TaskEventReader:
         keep[self._note_bad(usable, given)] = False
         found = usable.filter(pa.array(keep))
         return found, self.schema.read(found.select(self.names))
+
+    def _readable(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> pa.RecordBatch | pa.Table:
+        """Return the events that Spark could read. Others are added to `left_out`. Raises `EventError`."""
+        texts = events.column(self.unread)
+        for row in np.flatnonzero(texts.is_valid()).tolist():
+            reason = f"event {self._name(events, row)}: Spark cannot read it: {shown(texts[row].as_py())}"
+            if self.on_error == "raise":
+                raise EventError(reason)
+            left_out.add(LeftOut(1, [reason]))
+        return events.filter(texts.is_null())
 
     def _name(self, events: pa.RecordBatch | pa.Table, row: int) -> str:
         return shown(events.column(self.id)[row].as_py())

@@ -166,6 +166,17 @@ def test_frames_leave_out_what_they_are_told_to(spark, index):
         match_frame(events, index, on_error=None)
 
 
+def test_events_that_spark_cannot_read_are_bad(spark, index, tmp_path, told):
+    (tmp_path / "events").write_text('{"id": 1, "x": "much"}\n{"id": 3, "x": 0.5}\n')
+    events = spark.read.schema(f"{KINDS}, _corrupt_record string").json(str(tmp_path / "events"))
+    with pytest.raises(EventError, match=r"^event 1: Spark cannot read it: '.*much"):
+        match_frame(events, index).collect()
+    seen = []
+    MatchStage(index, lambda matches, n: seen.extend(matches.collect()))(events, 0)
+    assert seen == [(3, 0)]
+    assert [text.partition(": '")[0] for text in told()] == ["left out: event 1: Spark cannot read it"]
+
+
 @pytest.mark.parametrize("balance", long_but([False, True], [True]))
 def test_a_stage_leaves_bad_events_out_and_counts_them(spark, index, told, balance):
     metrics, seen = StreamMetrics(), []
