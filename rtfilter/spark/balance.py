@@ -18,7 +18,7 @@ from rtfilter.basics.dtypes import FloatArray
 from rtfilter.basics.errors import EventError
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout
-from rtfilter.spark.plans import CACHED, cores_of, operators
+from rtfilter.spark.physical_plans import CACHED, cores_of, operators
 from rtfilter.spark.refusals import TaskEventReader
 from rtfilter.spark.routes import Route, Work, counts, partition, seen
 from rtfilter.spark.sessions import connected

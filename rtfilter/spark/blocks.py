@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtfilter.basics.dtypes import IntArray
-from rtfilter.spark.plans import may_reorder
+from rtfilter.spark.physical_plans import may_reorder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     Batches = Iterator[pa.RecordBatch]
 
@@ -106,6 +108,14 @@ def _orderable(column: str, kind: str) -> Column:
 
     nested = kind in ("struct", "array", "map", "variant")
     return sf.to_json(sf.struct(column)) if nested else sf.col(column)
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """Return the type of Arrow for a type of Spark; moments are in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+    return to_arrow_type(kind, **zone)  # PySpark 4.1 has UTC, and no parameter for it
 
 
 def quoted(name: str) -> str:

@@ -22,10 +22,10 @@ from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
 from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose
-from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
+from rtfilter.spark.blocks import NUMERIC, Layout, arrow_type, blocks, gathered
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.leases import lend
-from rtfilter.spark.plans import cores_of
+from rtfilter.spark.physical_plans import cores_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
 from rtfilter.spark.reports import REPORT, TaskReport, with_reports
 from rtfilter.spark.routes import Route, partition, seen
@@ -172,7 +172,6 @@ def matched(
     With `reports`, the result has further rows, whose column `REPORT` is not null; see `with_reports`.
     """
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
     moment = time.time()  # here, so that a repeated task gives the same result
@@ -182,7 +181,7 @@ def matched(
     result.add(SUBSCRIPTION, LongType() if route.leases[0].integers else StringType(), reports)
     if details:
         result.add(WORKLOAD, LongType(), reports).add(OFFSET, DoubleType(), reports)
-    kinds = pa.schema([(one.name, to_arrow_type(one.dataType, timezone="UTC")) for one in result.fields])
+    kinds = pa.schema([(one.name, arrow_type(one.dataType)) for one in result.fields])
     if reports:
         result.add(REPORT, StringType())
     if not decision.dealt:
@@ -262,7 +261,6 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
     Raises `EventError` for types that never match, and for unknown columns if the schema is strict.
     """
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_type
 
     aside = {*beside, refusals.unread(events)}
     for hint in check_header(schema.fields, [name for name in events.columns if name not in aside]):
@@ -271,7 +269,7 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
             logging.getLogger("rtfilter.events").warning("%s", hint)
     known = set(schema.names) | {name.partition(".")[0] for name in schema.names}
     kinds = [
-        (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in known else pa.null())
+        (field.name, arrow_type(field.dataType) if field.name in known else pa.null())
         for field in events.schema.fields
     ]
     schema.read(pa.schema(kinds).empty_table())  # raises the error

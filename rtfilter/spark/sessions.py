@@ -35,7 +35,7 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
     ----------
     master : str, optional
         URL of a cluster, ``sc://host`` of a server of Spark Connect, or ``local[n]``; by default that of
-        ``spark-submit``, or ``local[*]``.
+        ``SPARK_REMOTE`` or ``spark-submit``, or ``local[*]``.
     progress : bool
         True if Spark shows the progress of its stages on standard error.
 
@@ -50,8 +50,9 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
     present = SparkSession.getActiveSession()
     if present is not None:
         return present
-    if master is not None and master.startswith("sc://"):
-        return SparkSession.builder.remote(master).getOrCreate()
+    remote = master or os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith("sc://"):
+        return SparkSession.builder.remote(remote).getOrCreate()
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("rtfilter")

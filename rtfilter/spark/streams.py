@@ -34,7 +34,7 @@ from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import OFFSET, WORKLOAD, laid_out, matched
 from rtfilter.spark.leases import Lease, lease_of, send
-from rtfilter.spark.plans import cores_of
+from rtfilter.spark.physical_plans import cores_of
 from rtfilter.spark.refusals import OnError, TaskEventReader, own_errors
 from rtfilter.spark.reports import BatchReport, observed
 from rtfilter.spark.routes import Route, counts
@@ -58,15 +58,15 @@ TRIES = 5
 class Once:
     """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
 
-    A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
-    copies). A batch that Spark repeats after a failure is not written again. A new query, whose batches start
-    from 0, needs another directory; that of another query is refused with a `ValueError`, on Spark Connect
-    only if it has the next batch, too.
+    A directory appears whole, by renaming, so readers never see half of a batch. Object stores copy instead;
+    a batch whose copying was interrupted is written again. One that is complete is not. A new query, whose
+    batches start from 0, needs another directory; that of another query is refused with a `ValueError`, on
+    Spark Connect only if it has the next batch, too.
 
     Parameters
     ----------
     path : str
-        A directory on any file system that Spark reaches.
+        A directory on any file system that Spark reaches: S3 as ``s3a://``, with Hadoop's module hadoop-aws.
     format : str
         "parquet", or another that `DataFrameWriter` knows.
     """
@@ -78,7 +78,8 @@ class Once:
     def has(self, spark: SparkSession, number: int) -> bool:
         """Return whether the result of a batch exists."""
         self._require_own(spark, number)
-        return self._exists(spark, number)
+        name = f"batch={number}"  # a copy deletes its source last
+        return self._exists(spark, name) and not self._exists(spark, f".spark-staging-*/{name}")
 
     def __call__(self, matches: DataFrame, number: int) -> None:
         """Write the result of a batch, unless it exists."""
@@ -92,7 +93,7 @@ class Once:
         # Spark writes a partition elsewhere, and renames its directory at the end.
         parts = matches.withColumn("batch", sf.lit(number)).write.partitionBy("batch").mode("overwrite")
         parts.option("partitionOverwriteMode", "dynamic").format(self.format).save(self.path)
-        if not self._exists(spark, number):  # as nothing matched
+        if not self._exists(spark, f"batch={number}"):  # as nothing matched
             matches.limit(0).write.format(self.format).save(f"{self.path}/batch={number}")
 
     def _require_own(self, spark: SparkSession, number: int) -> None:
@@ -100,7 +101,7 @@ class Once:
         if connected(spark):  # where the query is unknown
             query: str | None = "this one"
             other: str | None = None
-            if not self._query and self._exists(spark, number + 1):
+            if not self._query and self._exists(spark, f"batch={number + 1}"):
                 other = "as it has a later batch"
         else:
             query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -121,9 +122,9 @@ class Once:
         spark.createDataFrame([(query,)], "id string").coalesce(1).write.mode("overwrite").text(place)
         return query
 
-    def _exists(self, spark: SparkSession, number: int) -> bool:
+    def _exists(self, spark: SparkSession, name: str) -> bool:
         with suppress_missing():
-            spark.read.format("binaryFile").load(f"{self.path}/batch={number}").inputFiles()
+            spark.read.format("binaryFile").load(f"{self.path}/{name}").inputFiles()
             return True
         return False
 

@@ -24,7 +24,7 @@ from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.predicates.templates.many import compile_many
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
-from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
+from rtfilter.spark.blocks import Layout, arrow_type, blocks, gathered, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
@@ -156,7 +156,6 @@ class SubscriptionFrame:
         Bounds may also be in structs `low` and `high`. Raises `PredicateError`, or `ValueError` for the ids.
         """
         import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_type
         from pyspark.sql.types import IntegralType
 
         bounds = [f"{side}.{name}" for side in SIDES for name in schema.names]
@@ -166,7 +165,7 @@ class SubscriptionFrame:
                 f"subscriptions need one column id of integers; they have {listed(flat.columns)}. "
                 "Text ids and UUIDs are for an EventFilter, which match_frame takes"
             )
-        kinds = [(one.name, to_arrow_type(one.dataType, timezone="UTC")) for one in flat.schema.fields]
+        kinds = [(one.name, arrow_type(one.dataType)) for one in flat.schema.fields]
         read_table(pa.schema(kinds).empty_table(), schema)  # raises the error
         where = dict(kinds).get("where", pa.string())
         if not pa.types.is_string(where):

@@ -1,4 +1,4 @@
-"""What the physical plan of a frame tells, read as text: Spark Connect gives nothing else of it."""
+"""Facts about a frame in the text of its physical plan: Spark Connect gives nothing else of the plan."""
 
 from __future__ import annotations
 
