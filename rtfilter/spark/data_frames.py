@@ -174,7 +174,7 @@ def matched(
 
     moment = time.time()  # here, so that a repeated task gives the same result
     sent = layout.carried(events, ordered=decision.dealt)
-    kind = LongType() if route.leases[0].integers else StringType()
+    kind = LongType() if route.leases[0].kind is int else StringType()
     result = [events.schema[reader.id], StructField(SUBSCRIPTION, kind, nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
@@ -408,7 +408,7 @@ def _answers(
         row_of = np.repeat(np.arange(own.start, own.stop), counts)
         for start in range(0, len(ids), MATCHES):
             rows = pa.array(row_of[start : start + MATCHES])
-            columns = [events.column(id).take(rows), _id_array(ids[start : start + MATCHES])]
+            columns = [events.column(id).take(rows), id_array(ids[start : start + MATCHES])]
             if details:
                 offset: FloatArray = np.full(len(rows), now)
                 columns += [events.column(WORK).take(rows), pa.array(offset)]
@@ -416,7 +416,7 @@ def _answers(
             yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
 
 
-def _id_array(ids: AnyArray) -> pa.Array:
+def id_array(ids: AnyArray) -> pa.Array:
     """Return ids as Spark takes them: UUIDs are text."""
     import pyarrow as pa
 

@@ -1,10 +1,12 @@
-"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs)."""
+"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs).
+
+A URI may end with options of Arrow: ``s3://bucket/path?region=eu-west-1``.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -25,7 +27,16 @@ def absolute(place: str | os.PathLike[str]) -> str:
     """Return a path or URI that every process understands."""
     text = os.fspath(place)
     path = local(text)
-    return text.rstrip("/") if path is None else str(path.absolute())
+    if path is not None:
+        return str(path.absolute())
+    head, mark, options = text.partition("?")
+    return head.rstrip("/") + mark + options
+
+
+def under(place: str, name: str) -> str:
+    """Return the place of a file or directory in a directory; the options of a URI stay at its end."""
+    head, mark, options = place.partition("?") if local(place) is None else (place, "", "")
+    return f"{head}/{name}{mark}{options}"
 
 
 def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -54,34 +65,6 @@ def read_bytes(place: str) -> bytes:
     with system.open_input_file(path) as file:
         content: bytes = file.read()
     return content
-
-
-def write_new(place: str, content: bytes) -> None:
-    """Make a file, whole or not at all. Raises `FileExistsError` where there is one.
-
-    On other file systems than local ones, of two simultaneous writers the second may win.
-    """
-    path = local(place)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        try:
-            with open(draft, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(draft, path)  # fails if the file exists
-        finally:
-            draft.unlink(missing_ok=True)
-        return
-    system, there = reach(place)
-    if place.rpartition("/")[2] in names(place.rpartition("/")[0]):
-        raise FileExistsError(place)
-    system.create_dir(there.rpartition("/")[0])
-    unfinished = f"{there}.{uuid.uuid4().hex}"
-    with system.open_output_stream(unfinished) as file:
-        file.write(content)
-    system.move(unfinished, there)
 
 
 def names(place: str, *, older_than: float = 0.0) -> list[str]:

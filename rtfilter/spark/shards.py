@@ -20,17 +20,16 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
-from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray
 from rtfilter.basics.options import require_on_error
 from rtfilter.basics.text import numbered
-from rtfilter.filter import inside
+from rtfilter.filter import Ids, inside
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.snapshots import manifest as snapshot
-from rtfilter.spark import places
+from rtfilter.spark import places, versions
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease, context_of
 from rtfilter.spark.refusals import own_errors
@@ -43,12 +42,14 @@ from rtfilter.spark.subscribing import (
     Shard,
     SubscriptionFrame,
     collected,
+    empty_shard,
+    ids_of,
     save,
     tell,
     without,
     written,
 )
-from rtfilter.subscriptions.ids import as_ids
+from rtfilter.subscriptions.ids import asked_ids
 from rtfilter.subscriptions.loading import BadSubscription, OnError
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ class ShardedIndex:
         numbers = _versions(place)
         return cls._read(place, numbers[-1]) if numbers else None
 
+    @property
+    def kind(self) -> type:
+        """The type of the ids: int or str."""
+        return self._lease(self.shards[0]).kind
+
     def __len__(self) -> int:
         """Return the number of subscriptions."""
         return sum(shard.subscriptions for shard in self.shards)
@@ -123,7 +129,7 @@ class ShardedIndex:
     def route(self) -> Route:
         """Return the route of events to its shards."""
         leases = [self._lease(shard) for shard in self.shards]
-        leaves = Lease(f"{self.place}/leaves/{self.leaves.name}", self.leaves.manifest)
+        leaves = Lease(self._place("leaves", self.leaves.name), self.leaves.manifest)
         return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
     @own_errors()
@@ -151,7 +157,7 @@ class ShardedIndex:
             Another program has made the next version meanwhile.
         """
         require_on_error(on_error)
-        given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
+        given, _ = SubscriptionFrame.of(subscriptions, self.schema, self.kind).usable(on_error)
         known = self._known(subscriptions.sparkSession, given.ids()).tolist()
         remedy = "exists already; remove it first, or use `update`"
         if known and on_error == "raise":
@@ -163,15 +169,16 @@ class ShardedIndex:
 
     @own_errors()
     def update(
-        self, subscriptions: DataFrame, removed: ArrayLike = (), *, on_error: OnError = "raise"
+        self, subscriptions: DataFrame, removed: Ids = (), *, on_error: OnError = "raise"
     ) -> ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`.
 
         If `on_error` leaves out a subscription, the one that it would replace stays.
         """
         require_on_error(on_error)
-        given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
-        old = np.concatenate([given.ids(), as_ids(removed)])
+        gone = self._asked(removed)
+        given, _ = SubscriptionFrame.of(subscriptions, self.schema, self.kind).usable(on_error)
+        old = np.concatenate([given.ids(), gone])
         rest = self._without(subscriptions.sparkSession, old)
         leases = self._leases()
         for one in rest:
@@ -179,19 +186,20 @@ class ShardedIndex:
         added = self._built(given, leases)
         again = {one.number for one in added}
         built = [one for one in rest if one.number not in again] + added
-        made = self._next(built) if built else self
-        for one in rest:
-            if one.number in again:  # written twice, and no version names the first
-                places.remove(self._lease(one.shard).place)
-        return made
+        try:
+            return self._next(built) if built else self
+        finally:
+            for one in rest:
+                if one.number in again:  # written twice, and no version names the first
+                    places.remove(self._lease(one.shard).place)
 
     @own_errors()
-    def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
+    def remove(self, ids: DataFrame | Ids) -> ShardedIndex:
         """Remove subscriptions; unknown ids are ignored.
 
         Parameters
         ----------
-        ids : DataFrame or array_like of int (n,)
+        ids : DataFrame or array_like of int or str (n,)
             A DataFrame has them in a column `id`.
 
         Returns
@@ -208,10 +216,10 @@ class ShardedIndex:
 
         if isinstance(ids, DataFrame):
             spark: SparkSession | None = ids.sparkSession
-            gone = as_ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
+            gone = self._asked(ids_of(ids))
         else:
             spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-            gone = as_ids(ids)
+            gone = self._asked(ids)
         if spark is None:
             raise RuntimeError("there is no Spark session: make one first with SparkSession.builder")
         built = self._without(spark, gone)
@@ -231,26 +239,36 @@ class ShardedIndex:
         known = set().union(*stay)
         names = [(number, self.open(self.place, number)._names()) for number in gone]
         for number, own in names:
-            places.remove(_file(self.place, number))
+            places.remove(versions.file_of(self._place("versions"), number))
             for name in own - known:
-                places.remove(f"{self.place}/{name}")
+                places.remove(self._place(name))
             known |= own
-        for folder in ("shards", "leaves"):
-            for name in places.names(f"{self.place}/{folder}", older_than=ABANDONED):
-                if f"{folder}/{name}" not in known:
-                    places.remove(f"{self.place}/{folder}/{name}")
+        for folder in ("shards", "leaves", "versions"):
+            for name in places.names(self._place(folder), older_than=ABANDONED):
+                abandoned = ".json." in name if folder == "versions" else f"{folder}/{name}" not in known
+                if abandoned:
+                    places.remove(self._place(folder, name))
         return len(gone)
 
     # -- within --------------------------------------------------------------------------------------
 
+    def _place(self, *names: str) -> str:
+        """Return the place of a file or directory of the index."""
+        return places.under(self.place, "/".join(names))
+
     def _lease(self, shard: Shard) -> Lease:
-        return Lease(f"{self.place}/shards/{shard.name}", shard.manifest)
+        return Lease(self._place("shards", shard.name), shard.manifest)
 
     def _leases(self) -> list[Lease | None]:
         return [self._lease(shard) for shard in self.shards]
 
     def _built(self, given: SubscriptionFrame, shards: list[Lease | None]) -> list[Built]:
-        return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
+        return given.build(self.cuts, shards, self._place("shards"), self.capacity, self.most)
+
+    def _asked(self, ids: Any) -> AnyArray:
+        """Return ids to look up, int64 (n,), or object (n,) of text. Raises `TypeError` for other ids."""
+        found = asked_ids(ids, self.kind)
+        return np.array(found, object) if isinstance(found, list) else found
 
     def _names(self) -> set[str]:
         """Return the directories of its snapshots."""
@@ -261,27 +279,27 @@ class ShardedIndex:
         context_of(spark)
         return spark.range(0, len(self.shards), 1, len(self.shards))
 
-    def _known(self, spark: SparkSession, ids: IntArray) -> IntArray:
+    def _known(self, spark: SparkSession, ids: AnyArray) -> AnyArray:
         """Return those of the ids that are in the index."""
-        leases = [self._lease(shard) for shard in self.shards]
+        leases, name = [self._lease(shard) for shard in self.shards], "long" if self.kind is int else "string"
 
         def known(batches: Batches) -> Batches:
             import pyarrow as pa
 
             for number in _numbers(batches):
-                present = np.intersect1d(leases[number].open().ids(), ids)
-                yield pa.RecordBatch.from_arrays([pa.array(present)], ["id"])
+                present = ids[_among(ids, leases[number].open().ids())]
+                kind = pa.int64() if name == "long" else pa.string()
+                yield pa.RecordBatch.from_arrays([pa.array(present, kind)], ["id"])
 
-        found: IntArray = self._each(spark).mapInArrow(known, "id long").toArrow().column("id").to_numpy()
-        return found
+        return ids_of(self._each(spark).mapInArrow(known, f"id {name}"))
 
-    def _without(self, spark: SparkSession, ids: IntArray) -> list[Built]:
+    def _without(self, spark: SparkSession, ids: AnyArray) -> list[Built]:
         """Write the shards that have any of the ids again without them, and return these."""
-        leases, place = [self._lease(shard) for shard in self.shards], f"{self.place}/shards"
+        leases, place = [self._lease(shard) for shard in self.shards], self._place("shards")
 
         def without(batches: Batches) -> Batches:
             for number in _numbers(batches):
-                if np.isin(leases[number].open().ids(), ids).any():
+                if _among(leases[number].open().ids(), ids).any():
                     filter = leases[number].load()
                     filter.unsubscribe_many(ids)
                     yield written(number, filter, place)
@@ -308,7 +326,7 @@ class ShardedIndex:
             low, high = sides.reshape(2, -1, self.schema.dimensions)
             tree.extend(number * LEAVES + np.arange(len(low)), low, high)
         name = uuid.uuid4().hex
-        manifest = save(leaves, f"{self.place}/leaves/{name}")
+        manifest = save(leaves, self._place("leaves", name))
         made = replace(
             self,
             version=self.version + 1,
@@ -316,20 +334,25 @@ class ShardedIndex:
             shards=shards,
             leaves=Shard(name, len(leaves), manifest),
         )
-        made._publish()
+        try:
+            made._publish()
+        except (versions.VersionTakenError, SnapshotError):  # then no version names what was written for it
+            for place in (*(self._lease(one.shard).place for one in built), self._place("leaves", name)):
+                places.remove(place)
+            raise
         return made
 
     def _publish(self) -> None:
-        taken = RuntimeError(
+        taken = versions.VersionTakenError(
             f"another program has made version {self.version} of {self.place}: "
             "open it again, and repeat the change"
         )
-        if max(_versions(self.place), default=0) >= self.version:  # also if theirs has expired
+        if max(_versions(self.place), default=0) >= self.version:  # it may have removed shards of this one
             raise taken
         for shard in self.shards:
             place = self._lease(shard).place
             try:
-                present = places.read_bytes(f"{place}/manifest.json") == shard.manifest
+                present = places.read_bytes(places.under(place, snapshot.MANIFEST)) == shard.manifest
             except OSError:
                 present = False
             if not present:
@@ -349,13 +372,13 @@ class ShardedIndex:
         }
         text = json.dumps({**content, "crc32": snapshot.checksum(content)}, indent=1)
         try:
-            places.write_new(_file(self.place, self.version), text.encode())
-        except FileExistsError:
+            versions.publish(self._place("versions"), self.version, text.encode())
+        except versions.VersionTakenError:
             raise taken from None
 
     @classmethod
     def _read(cls, place: str, number: int) -> ShardedIndex:
-        file = _file(place, number)
+        file = versions.file_of(places.under(place, "versions"), number)
         text = places.read_bytes(file)
         try:
             content = json.loads(text)
@@ -442,8 +465,9 @@ def build_sharded(
     capacity = tree_of(make_matcher("rtree", schema, **options)).capacity  # raises the error
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
+    taken = SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
     if _versions(place) or places.names(place):
-        raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
+        raise taken
     given, count = SubscriptionFrame.of(subscriptions, schema).usable(on_error)
     number = min(shards or -(-count // SIZE), count) or 1
     ids, low, high = given.sample(min(1.0, 1.1 * SAMPLE * number / max(count, 1)))
@@ -453,14 +477,24 @@ def build_sharded(
     most = 2 * SIZE if shards is None else max(2 * -(-count // number), LEAST)
     draft = ShardedIndex(place, 0, schema, capacity, most, cuts, [nothing] * number, nothing)
     try:
-        return _build(given, draft)
+        versions.publish(draft._place("versions"), 0, b"")  # so that no other program builds there
+    except versions.VersionTakenError:
+        raise taken from None
+    try:
+        built = _built(given, draft)
     except BaseException:
-        places.remove(f"{place}/shards")
+        for folder in ("shards", "versions"):
+            places.remove(draft._place(folder))
         raise
+    made = draft._next(built)
+    places.remove(versions.file_of(draft._place("versions"), 0))
+    return made
 
 
-def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
-    number, place, schema, capacity = len(draft.shards), draft.place, draft.schema, draft.capacity
+def _built(given: SubscriptionFrame, draft: ShardedIndex) -> list[Built]:
+    """Return the shards of a new index, some of them perhaps empty."""
+    number, place, schema, capacity = len(draft.shards), draft._place("shards"), draft.schema, draft.capacity
+    kind = given.reader.kind
     built = draft._built(given, [None] * number)
     missing = set(range(number)) - {one.number for one in built}  # shards that a small sample missed
     if missing:
@@ -468,11 +502,18 @@ def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
         def empty(batches: Batches) -> Batches:
             for shard in _numbers(batches):
                 if shard in missing:
-                    nothing = EventFilter(schema, matcher={"name": "rtree", "capacity": capacity})
-                    yield written(shard, nothing, f"{place}/shards")
+                    yield written(shard, empty_shard(schema, capacity, kind), place)
 
         built += collected(draft._each(given.frame.sparkSession).mapInArrow(empty, BUILT))
-    return draft._next(built)
+    return built
+
+
+def _among(ids: AnyArray, others: AnyArray) -> BoolArray:
+    """Return which of n ids are among others of the same type, bool (n,)."""
+    import pandas as pd
+
+    found: BoolArray = pd.Index(ids).isin(others)
+    return found
 
 
 def _numbers(batches: Batches) -> Iterator[int]:
@@ -482,14 +523,9 @@ def _numbers(batches: Batches) -> Iterator[int]:
 
 def _versions(place: str) -> list[int]:
     try:
-        found = places.names(f"{place}/versions")
+        return versions.numbers(places.under(place, "versions"))
     except OSError as error:
         raise SnapshotError(f"{place} cannot be read: {error}") from None
-    return [int(name[:-5]) for name in found if name.endswith(".json") and name[:-5].isdigit()]
-
-
-def _file(place: str, number: int) -> str:
-    return f"{place}/versions/{number:08d}.json"
 
 
 def _shard_to_json(shard: Shard) -> dict[str, Any]:
