@@ -1,17 +1,19 @@
 """Of several writers of a version, one makes it, on any file system."""
 
 import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
+from pyspark.sql import SparkSession
 
 from object_store import served
-from rtfilter.spark import places, versions
+from rtfilter import Schema, SnapshotError
+from rtfilter.spark import ShardedIndex, build_sharded, match_frame, places, shards, versions
+from spark_cases import pairs
 
-WRITER = Path(__file__).with_name("version_writer.py")
+WRITERS = 3
 
 
 @pytest.fixture(scope="module", params=["local", "s3"])
@@ -43,15 +45,73 @@ def test_a_version_is_made_once(place):
 
 def test_programs_that_write_at_once_lose_nothing(place):
     folder, count = place("at-once"), 5
-    calls = [[sys.executable, str(WRITER), folder, name, str(count)] for name in "abc"]
-    writers = [subprocess.Popen(call, stdout=subprocess.PIPE, text=True) for call in calls]
-    made = {}
-    for name, writer in zip("abc", writers, strict=True):
-        numbers = writer.communicate(timeout=300)[0].split()
-        assert writer.returncode == 0
-        made |= {int(number): f"{name} {turn}" for turn, number in enumerate(numbers)}
-    assert sorted(made) == list(range(1, 3 * count + 1)) == versions.numbers(folder)
+    with ProcessPoolExecutor(WRITERS, get_context("spawn")) as pool:
+        found = pool.map(write, [folder] * WRITERS, "abc", [count] * WRITERS)
+        made = {number: text for one in found for number, text in one.items()}
+    assert sorted(made) == list(range(1, WRITERS * count + 1)) == versions.numbers(folder)
     assert made == {number: places.read_bytes(versions.file_of(folder, number)).decode() for number in made}
+
+
+def write(folder, name, count):
+    """Add versions; return their content by number."""
+    made = {}
+    while len(made) < count:
+        number = max(versions.numbers(folder), default=0) + 1
+        try:
+            versions.publish(folder, number, f"{name} {len(made)}".encode())
+        except versions.VersionTakenError:
+            continue
+        made[number] = f"{name} {len(made)}"
+    return made
+
+
+@pytest.mark.long
+def test_programs_that_append_at_once_lose_nothing(spark, place):
+    """Each repeats what was refused."""
+    index, count = place("shared"), 3
+    build_sharded(spark.createDataFrame([], "id int, where string"), index, Schema({"x": float}))
+    with ProcessPoolExecutor(WRITERS, get_context("spawn")) as pool:
+        list(pool.map(append, [index] * WRITERS, range(WRITERS), [count] * WRITERS))
+    newest = ShardedIndex.open(index)
+    assert (newest.version, len(newest)) == (1 + WRITERS * count, WRITERS * count)
+    events = spark.createDataFrame([(k, float(k)) for k in range(WRITERS * count)], "id int, x double")
+    assert pairs(match_frame(events, newest)) == [(k, k) for k in range(WRITERS * count)]
+    newest.expire()
+    for folder in ("shards", "leaves"):
+        written = {name for name in newest._names() if name.startswith(folder)}
+        assert {f"{folder}/{name}" for name in places.names(places.under(index, folder))} == written
+
+
+def append(place, writer, count):
+    """Append subscriptions one by one, in a session of this process."""
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False)
+    spark = session.config("spark.driver.host", "localhost").getOrCreate()
+    for id in range(writer * count, writer * count + count):
+        while True:
+            try:
+                ShardedIndex.open(place).append(
+                    spark.createDataFrame([(id, f"x = {id}")], "id int, where string")
+                )
+                break
+            except versions.VersionTakenError:
+                continue
+    spark.stop()
+
+
+def test_programs_that_build_at_once_do_not_disturb_each_other(spark, tmp_path, monkeypatch):
+    given = spark.createDataFrame([(1, "x > 1")], "id int, where string")
+    built, schema = shards._built, Schema({"x": float})
+
+    def late(*arguments):
+        monkeypatch.setattr(shards, "_built", built)
+        with pytest.raises(SnapshotError, match="is not empty"):
+            build_sharded(given, tmp_path / "index", schema)
+        return built(*arguments)
+
+    monkeypatch.setattr(shards, "_built", late)
+    index = build_sharded(given, tmp_path / "index", schema)
+    assert len(index.route().leases[0].open()) == 1
+    assert ShardedIndex.open(tmp_path / "index") == index
 
 
 # Claims, on file systems without links
