@@ -62,14 +62,14 @@ TRIES = 5
 class Once:
     """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
 
-    A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
-    copies). A batch that Spark repeats after a failure is not written again. A new query, whose batches start
-    from 0, needs another directory; that of another query is refused with a `ValueError`.
+    A directory appears whole, by renaming, so readers never see half of a batch. Object stores copy instead;
+    a batch whose copying was interrupted is written again. One that is complete is not. A new query, whose
+    batches start from 0, needs another directory; that of another query is refused with a `ValueError`.
 
     Parameters
     ----------
     path : str
-        A directory on any file system that Spark reaches.
+        A directory on any file system that Spark reaches: S3 as ``s3a://``, with Hadoop's module hadoop-aws.
     format : str
         "parquet", or another that `DataFrameWriter` knows.
     """
@@ -81,7 +81,12 @@ class Once:
         """Return whether the result of a batch exists."""
         self._require_own(spark)
         system, path = self._reach(spark, f"batch={number}")
-        return bool(system.exists(path))
+        if not system.exists(path):
+            return False
+        if system.globStatus(self._reach(spark, f"_drafts/{number}.*")[1]):  # a copy deletes its source last
+            system.delete(path, True)
+            return False
+        return True
 
     def __call__(self, matches: DataFrame, number: int) -> None:
         """Write the result of a batch, unless it exists."""
@@ -90,7 +95,7 @@ class Once:
             return
         system, drafts = self._reach(spark, "_drafts")
         system.delete(drafts, True)  # the drafts of a killed program
-        name = f"_drafts/{uuid.uuid4().hex}"
+        name = f"_drafts/{number}.{uuid.uuid4().hex}"
         matches.write.format(self.format).save(f"{self.path}/{name}")
         _, draft = self._reach(spark, name)
         if not system.rename(draft, self._reach(spark, f"batch={number}")[1]):

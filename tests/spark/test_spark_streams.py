@@ -249,6 +249,16 @@ def test_once_writes_a_batch_once_by_itself(spark, tmp_path):
     assert pq.read_table(tmp_path / "out").num_rows == 1
 
 
+def test_a_batch_that_was_copied_in_part_is_written_again(spark, tmp_path):
+    sink = Once(tmp_path / "out")
+    sink(spark.range(3), 0)
+    part = next((tmp_path / "out" / "batch=0").glob("part-*"))
+    (tmp_path / "out" / "_drafts" / "0.killed").mkdir(parents=True)
+    part.rename(tmp_path / "out" / "_drafts" / "0.killed" / part.name)
+    sink(spark.range(3), 0)
+    assert pq.read_table(tmp_path / "out").num_rows == 3
+
+
 @pytest.mark.long
 def test_old_versions_do_not_pile_up(spark, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
