@@ -2,12 +2,12 @@
 
 Everything lies in one directory on a file system that driver and executors reach::
 
-    versions/00000001.json   names the shards of a version, and its index of leaves; written last
+    versions/00000001.json   names the shards of a version, and its index of leaves; written last, by one
     shards/<name>/           snapshots of filters, never changed
     leaves/<name>/           the same: a "subscription" for the box of each leaf of each shard
 
 A change makes a new version: it writes the shards it touches and shares the others. Readers of an older
-version finish on it.
+version finish on it. Of several programs that change a version, one makes the next.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class ShardedIndex:
         PredicateError
             A subscription cannot be used.
         RuntimeError
-            Another program has made the next version meanwhile.
+            Another program has made the next version meanwhile; this change has no effect.
         """
         require_on_error(on_error)
         given, _ = SubscriptionFrame.of(subscriptions, self.schema, self.kind).usable(on_error)
@@ -425,14 +425,15 @@ def build_sharded(
     Parameters
     ----------
     subscriptions : DataFrame
-        A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
-        bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
-        no bound, and an attribute without both may be missing. Optional columns are `ttl`, seconds or a
-        day-time interval from this call on, or `expires`, timestamps or seconds since 1970, and `metadata`,
-        JSON objects as strings; null is none.
+        A row each: `id` (distinct; text, or integers that are not negative), and either `where`, an SQL
+        condition, or closed bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs
+        `low` and `high`; null is no bound, and an attribute without both may be missing. Optional columns are
+        `ttl`, seconds or a day-time interval from this call on, or `expires`, timestamps or seconds since
+        1970, and `metadata`, JSON objects as strings; null is none.
     path : path or URI
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
-        URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.
+        URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs; with its options, such as
+        ``s3://bucket/path?region=eu-west-1``.
     schema : Schema
         Schema of the events.
     shards : int, optional
@@ -456,7 +457,8 @@ def build_sharded(
     PredicateError
         A subscription or its label cannot be used; names it by its id.
     SnapshotError
-        The path is not empty, or the executors write to a file system that the driver does not see.
+        The path is not empty, another program builds there, or the executors write to a file system that
+        the driver does not see.
     """
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
