@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -94,12 +95,16 @@ def copy(source: str, target: str) -> None:
 
 
 def remove(place: str) -> None:
-    """Remove a file, or a directory with its content; do nothing if there is neither."""
+    """Remove a file, or a directory with its content; do nothing if there is neither.
+
+    Another program may remove it at the same time.
+    """
     from pyarrow import fs
 
     system, path = reach(place)
     kind = system.get_file_info(path).type
-    if kind == fs.FileType.Directory:
-        system.delete_dir(path)
-    elif kind == fs.FileType.File:
-        system.delete_file(path)
+    with suppress(FileNotFoundError):
+        if kind == fs.FileType.Directory:
+            system.delete_dir(path)
+        elif kind == fs.FileType.File:
+            system.delete_file(path)

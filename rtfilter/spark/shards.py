@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 
@@ -67,6 +68,27 @@ SIZE = 1_000_000
 LEAST = 10_000
 
 
+Arguments = ParamSpec("Arguments")
+
+
+def _change(
+    method: Callable[Concatenate[ShardedIndex, Arguments], ShardedIndex],
+) -> Callable[Concatenate[ShardedIndex, Arguments], ShardedIndex]:
+    """Let a method raise errors of rtfilter, and say so if another program has replaced its version."""
+
+    @wraps(method)
+    def run(self: ShardedIndex, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> ShardedIndex:
+        try:
+            with own_errors():
+                return method(self, *arguments, **named)
+        except SnapshotError:
+            if max(_versions(self.place), default=0) > self.version:  # it may have removed shards of this one
+                raise _taken(self.place, self.version + 1) from None
+            raise
+
+    return run
+
+
 @dataclass(frozen=True)
 class ShardedIndex:
     """A version of an index in shards. Never changes; `append` and `remove` return the next version.
@@ -98,19 +120,28 @@ class ShardedIndex:
         Raises `SnapshotError`.
         """
         place = places.absolute(path)
+        if version is None:
+            newest = cls.find(place)
+            if newest is None:
+                raise SnapshotError(f"{place} is no index in shards; make one with build_sharded")
+            return newest
         numbers = _versions(place)
-        if not numbers:
-            raise SnapshotError(f"{place} is no index in shards; make one with build_sharded")
-        if version is not None and version not in numbers:
+        if version not in numbers:
             raise SnapshotError(f"{place} has the versions {', '.join(map(str, numbers))}, not {version}")
-        return cls._read(place, numbers[-1] if version is None else version)
+        return cls._read(place, version)
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
         """Return the newest version there, or None if there is no index in shards. Raises `SnapshotError`."""
-        place = places.absolute(path)
-        numbers = _versions(place)
-        return cls._read(place, numbers[-1]) if numbers else None
+        place, before = places.absolute(path), 0
+        while numbers := _versions(place):
+            try:
+                return cls._read(place, numbers[-1])
+            except FileNotFoundError:
+                if numbers[-1] == before:
+                    raise
+                before = numbers[-1]  # it has expired meanwhile, so there is a newer one
+        return None
 
     @property
     def kind(self) -> type:
@@ -132,7 +163,7 @@ class ShardedIndex:
         leaves = Lease(self._place("leaves", self.leaves.name), self.leaves.manifest)
         return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
-    @own_errors()
+    @_change
     def append(self, subscriptions: DataFrame, *, on_error: OnError = "raise") -> ShardedIndex:
         """Add subscriptions, all or none; only their shards are built again.
 
@@ -167,7 +198,7 @@ class ShardedIndex:
             given = replace(given, frame=without(given.frame, known))
         return self._next(self._built(given, self._leases()))
 
-    @own_errors()
+    @_change
     def update(
         self, subscriptions: DataFrame, removed: Ids = (), *, on_error: OnError = "raise"
     ) -> ShardedIndex:
@@ -193,7 +224,7 @@ class ShardedIndex:
                 if one.number in again:  # written twice, and no version names the first
                     places.remove(self._lease(one.shard).place)
 
-    @own_errors()
+    @_change
     def remove(self, ids: DataFrame | Ids) -> ShardedIndex:
         """Remove subscriptions; unknown ids are ignored.
 
@@ -235,10 +266,9 @@ class ShardedIndex:
             raise ValueError(f"at least 1 version is kept, not {keep}")
         numbers = _versions(self.place)
         gone = [number for number in numbers if number < self.version][: -(keep - 1) or None]
-        stay = [self.open(self.place, number)._names() for number in numbers if number not in gone]
-        known = set().union(*stay)
-        names = [(number, self.open(self.place, number)._names()) for number in gone]
-        for number, own in names:
+        names = {number: self._names_of(number) for number in numbers}
+        known = set().union(*(own for number, own in names.items() if number not in gone))
+        for number, own in ((number, names[number]) for number in gone):
             places.remove(versions.file_of(self._place("versions"), number))
             for name in own - known:
                 places.remove(self._place(name))
@@ -269,6 +299,13 @@ class ShardedIndex:
         """Return ids to look up, int64 (n,), or object (n,) of text. Raises `TypeError` for other ids."""
         found = asked_ids(ids, self.kind)
         return np.array(found, object) if isinstance(found, list) else found
+
+    def _names_of(self, number: int) -> set[str]:
+        """Return the directories of another version; none if another program has removed it meanwhile."""
+        try:
+            return self._read(self.place, number)._names()
+        except FileNotFoundError:
+            return set()
 
     def _names(self) -> set[str]:
         """Return the directories of its snapshots."""
@@ -343,12 +380,6 @@ class ShardedIndex:
         return made
 
     def _publish(self) -> None:
-        taken = versions.VersionTakenError(
-            f"another program has made version {self.version} of {self.place}: "
-            "open it again, and repeat the change"
-        )
-        if max(_versions(self.place), default=0) >= self.version:  # it may have removed shards of this one
-            raise taken
         for shard in self.shards:
             place = self._lease(shard).place
             try:
@@ -374,7 +405,7 @@ class ShardedIndex:
         try:
             versions.publish(self._place("versions"), self.version, text.encode())
         except versions.VersionTakenError:
-            raise taken from None
+            raise _taken(self.place, self.version) from None
 
     @classmethod
     def _read(cls, place: str, number: int) -> ShardedIndex:
@@ -521,6 +552,12 @@ def _among(ids: AnyArray, others: AnyArray) -> BoolArray:
 def _numbers(batches: Batches) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()
+
+
+def _taken(place: str, number: int) -> versions.VersionTakenError:
+    return versions.VersionTakenError(
+        f"another program has made version {number} of {place}: open it again, and repeat the change"
+    )
 
 
 def _versions(place: str) -> list[int]:

@@ -345,7 +345,7 @@ def test_mistakes_change_nothing(spark, built, tmp_path):
     twice = good.withColumn("low", sf.struct(sf.lit(1.0).alias("x")))
     refuse(PredicateError, "column 'low.x' occurs twice", twice)
     refuse(ValueError, "1 subscriptions have no id", subscriptions(spark, low, high, [1, 2, None, 4]))
-    refuse(ValueError, "one column id of integers", good.drop("id"))
+    refuse(ValueError, "subscriptions need one column id", good.drop("id"))
     refuse(PredicateError, "unknown attribute 'z'", good, schema=Schema({"x": float, "y": float}))
     refuse(PredicateError, "holds double, but the attribute is a bool", good,
            schema=Schema({"x": float, "y": float, "z": bool}))  # fmt: skip
@@ -434,6 +434,9 @@ def test_two_writers_do_not_overwrite_each_other(spark, built, tmp_path):
     third.expire()
     with pytest.raises(RuntimeError, match="another program has made version 2"):
         replace(third, version=2)._publish()  # their version 2 is gone, but not free
+    leases._open.clear()
+    with pytest.raises(RuntimeError, match="another program has made version 2"):
+        index.remove(before.ids()[1:2])  # so are shards of version 1
     assert ShardedIndex.open(tmp_path / "index") == third
 
 

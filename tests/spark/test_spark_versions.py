@@ -89,9 +89,8 @@ def append(place, writer, count):
     for id in range(writer * count, writer * count + count):
         while True:
             try:
-                ShardedIndex.open(place).append(
-                    spark.createDataFrame([(id, f"x = {id}")], "id int, where string")
-                )
+                index = ShardedIndex.open(place)
+                index.append(spark.createDataFrame([(id, f"x = {id}")], "id int, where string")).expire()
                 break
             except versions.VersionTakenError:
                 continue
