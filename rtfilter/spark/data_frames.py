@@ -178,7 +178,7 @@ def matched(
     sent = layout.carried(events, ordered=decision.dealt)
     id = events.schema[reader.id]
     result = StructType([StructField(id.name, id.dataType, id.nullable or reports, id.metadata)])
-    result.add(SUBSCRIPTION, LongType() if route.leases[0].integers else StringType(), reports)
+    result.add(SUBSCRIPTION, LongType() if route.leases[0].kind is int else StringType(), reports)
     if details:
         result.add(WORKLOAD, LongType(), reports).add(OFFSET, DoubleType(), reports)
     kinds = pa.schema([(one.name, arrow_type(one.dataType)) for one in result.fields])
@@ -420,7 +420,7 @@ def _answers(
         row_of = np.repeat(np.arange(own.start, own.stop), counts)
         for start in range(0, len(ids), MATCHES):
             rows = pa.array(row_of[start : start + MATCHES])
-            columns = [events.column(id).take(rows), _id_array(ids[start : start + MATCHES])]
+            columns = [events.column(id).take(rows), id_array(ids[start : start + MATCHES])]
             if details:
                 offset: FloatArray = np.full(len(rows), now)
                 columns += [events.column(WORK).take(rows), pa.array(offset)]
@@ -428,7 +428,7 @@ def _answers(
             yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
 
 
-def _id_array(ids: AnyArray) -> pa.Array:
+def id_array(ids: AnyArray) -> pa.Array:
     """Return ids as Spark takes them: UUIDs are text."""
     import pyarrow as pa
 

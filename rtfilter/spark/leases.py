@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -35,12 +36,13 @@ from rtfilter.matching.growing import LARGE, MOVED, SMALL
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.sessions import connected
+from rtfilter.subscriptions.ids import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Bytes of indexes that a worker process keeps open, besides the one in use.
-OPEN = 1 << 30
+OPEN = 1 << 29
 #: Seconds after which an unused directory of fetched files is removed.
 UNUSED = 3600.0
 
@@ -79,9 +81,9 @@ class Lease:
         return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
 
     @property
-    def integers(self) -> bool:
-        """True if ids are integers, not text or UUIDs."""
-        return json.loads(self.manifest)["meta"].get("ids") in (None, "int")
+    def kind(self) -> type:
+        """The type of its ids: int, str or uuid.UUID."""
+        return KINDS[json.loads(self.manifest)["meta"].get("ids") or "int"]
 
     @property
     def subscriptions(self) -> int:
@@ -115,8 +117,10 @@ class Lease:
                 if self.matcher == LARGE:
                     ready.load()  # here, so that no batch waits for the compiled code
             _open[self.digest] = found
-            while len(_open) > 1 and sum(index.stats()["bytes"] for index in _open.values()) > OPEN:
-                _open.popitem(last=False)
+            if _bytes_open() > OPEN:
+                while len(_open) > 1 and _bytes_open() > OPEN // 2:  # half of them, as collecting takes long
+                    _open.popitem(last=False)
+                _collect()
             return found
 
     def held(self) -> Lease:
@@ -187,7 +191,7 @@ class Lease:
         path = places.local(self.place)
         if path is None:
             try:
-                places.copy(f"{self.place}/{name}", str(target))
+                places.copy(places.under(self.place, name), str(target))
             except OSError as error:
                 raise SnapshotError(f"{self.place} cannot be read by this executor: {error}") from None
             return
@@ -213,6 +217,19 @@ def _sources(path: Path, name: str) -> Iterator[Path]:
     yield path / name
     with suppress(AssertionError):  # Spark sends nothing to a client of Spark Connect
         yield Path(SparkFiles.get(name))
+
+
+def _bytes_open() -> int:
+    return sum(index.stats()["bytes"] for index in _open.values())
+
+
+def _collect() -> None:
+    """Release indexes that are no longer open: they refer to themselves, and may be frozen."""
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    gc.collect()
+    if frozen:
+        gc.freeze()
 
 
 def _own_directory() -> Path:
@@ -298,7 +315,7 @@ def lease_of(place: str) -> Lease:
         It cannot be read, or is no snapshot of an `EventFilter` of this version.
     """
     try:
-        manifest = places.read_bytes(f"{place}/{snapshot.MANIFEST}")
+        manifest = places.read_bytes(places.under(place, snapshot.MANIFEST))
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(
             f"{place} is no snapshot of an EventFilter; make one with EventFilter.save, "

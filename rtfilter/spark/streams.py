@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import ArrayLike
+from uuid import UUID
 
 from rtfilter import EventFilter, SnapshotError
-from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray
 from rtfilter.basics.options import require_on_error
+from rtfilter.filter import inside
 from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (
@@ -40,7 +39,8 @@ from rtfilter.spark.reports import BatchReport, observed
 from rtfilter.spark.routes import Route, counts
 from rtfilter.spark.sessions import connected
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
+from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, ids_of, tell, uuids, without
+from rtfilter.spark.versions import VersionTakenError
 from rtfilter.subscriptions import loading
 from rtfilter.subscriptions.loading import BadSubscription
 
@@ -279,7 +279,8 @@ class ChangeStage:
     Parameters
     ----------
     index : path or URI
-        The place of an index that `EventFilter.save` or `build_sharded` made; no other program may change it.
+        The place of an index that `EventFilter.save` or `build_sharded` made. No other program may change
+        the first; if one changes an index in shards, a batch is applied to the version that it made.
     order : str, optional
         A column by which the changes of one subscription are ordered; the last one counts. Without it, a
         batch may have only one change of each subscription. Of equal ones, any may count.
@@ -321,6 +322,11 @@ class ChangeStage:
             changes = ordered.where(f"`{place}` = 1 OR id IS NULL")
             left_out = (place, self.order)
             changes = changes.select(*(quoted(name) for name in changes.columns if name not in left_out))
+        if ShardedIndex.find(self.place) is None:
+            if places.local(self.place) is None:
+                raise SnapshotError(f"{self.place}: only an index of build_sharded can be changed there")
+            if lease_of(self.place).kind is UUID:
+                changes = changes.withColumn("id", sf.lower("id"))  # equal UUIDs become equal texts
         changes = changes.persist()
         try:
             bad: list[BadSubscription] = []
@@ -329,12 +335,9 @@ class ChangeStage:
             gone = sf.lit(False)
             if "removed" in single.columns:
                 gone = sf.coalesce(sf.col("removed"), gone)
-            removed = single.where(gone).select("id").toArrow().column("id").to_numpy()
+            removed = ids_of(single.where(gone))
             given = single.where(~gone).drop("removed")
-            index = ShardedIndex.find(self.place)
-            if index is not None:
-                index.update(given, removed, on_error=on_error).expire(KEPT)
-            else:
+            if not self._change_shards(given, removed, bad):
                 self._change(given, removed, on_error)
             tell(bad, self.on_error)
             if self.metrics is not None:
@@ -342,20 +345,32 @@ class ChangeStage:
         finally:
             changes.unpersist()
 
-    def _change(self, given: DataFrame, removed: ArrayLike, on_error: loading.OnError) -> None:
-        path = places.local(self.place)
-        if path is None:
-            raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
+    def _change_shards(self, given: DataFrame, removed: AnyArray, bad: list[BadSubscription]) -> bool:
+        """Apply changes to the newest version of an index in shards; return False if there is none.
+
+        Changes that cannot be used are added to `bad`.
+        """
+        while (index := ShardedIndex.find(self.place)) is not None:
+            unusable: list[BadSubscription] = []
+            with suppress(VersionTakenError):
+                on_error: loading.OnError = "raise" if self.on_error == "raise" else unusable.append
+                index.update(given, removed, on_error=on_error).expire(KEPT)
+                bad += unusable
+                return True
+        return False
+
+    def _change(self, given: DataFrame, removed: AnyArray, on_error: loading.OnError) -> None:
         if self._filter is None:
             lease = lease_of(self.place)
-            self._filter = EventFilter.load(path, matcher=None if lease.scan else lease.matcher)
+            self._filter = EventFilter.load(self.place, matcher=None if lease.scan else lease.matcher)
         filter, self._filter = self._filter, None  # after a failure it may have half of a change
-        subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(on_error)
+        kind = inside(filter).subscriptions.kind
+        subscriptions, _ = SubscriptionFrame.of(given, filter.schema, kind).usable(on_error)
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
-        ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
-        filter.unsubscribe_many(ids)
+        ids = [*table.column("id").to_pylist(), *removed.tolist()]
+        filter.unsubscribe_many([id for id in uuids(ids) if type(id) is UUID] if kind is UUID else ids)
         subscriptions.reader.subscribe(filter, table)
-        filter.save(path)
+        filter.save(self.place)
         self._filter = filter
 
 

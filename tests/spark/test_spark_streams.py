@@ -358,7 +358,7 @@ def test_a_change_that_cannot_be_applied_changes_nothing(spark, index):
 
 def test_changes_elsewhere_need_shards(spark):
     changes = spark.createDataFrame([(3, "x > 24")], "id int, where string")
-    with pytest.raises(SnapshotError, match="only an index in shards can be changed there"):
+    with pytest.raises(SnapshotError, match="only an index of build_sharded can be changed there"):
         ChangeStage("mock://nowhere/index")(changes, 0)
 
 
