@@ -6,7 +6,7 @@ import pytest
 import test_spark_refusals as refusals
 import test_spark_streams as streams
 import test_spark_tracking as tracking
-from pyspark.errors import PySparkPicklingError
+from pyspark.errors import PySparkException, PySparkPicklingError
 from test_spark import (  # noqa: F401
     test_columns_may_have_any_names,
     test_columns_of_arrays_are_lists,
@@ -35,6 +35,20 @@ index, told, folder = refusals.index, refusals.told, tracking.folder
 """Fixtures of these tests."""
 
 
+def patient(start):
+    """Return `start` of a query, repeated while the server waits too short for its Python process."""
+
+    def repeated(writer):
+        while True:
+            try:
+                return start(writer)
+            except PySparkException as error:
+                if "failed to connect back" not in str(error):
+                    raise
+
+    return repeated
+
+
 @pytest.fixture(scope="module")
 def spark(spark):
     """A session at a server of Spark Connect in the machine of Java that the other tests use."""
@@ -49,7 +63,9 @@ def spark(spark):
         patch.setattr(SparkContext, "_active_spark_context", None)  # a client has none
         patch.setattr(SparkSession, "_instantiatedSession", None)
         from pyspark.sql.connect.session import SparkSession as Client
+        from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
+        patch.setattr(DataStreamWriter, "start", patient(DataStreamWriter.start))
         client = Client.builder.remote(f"sc://127.0.0.1:{port}").create()
         yield client
         client.stop()
