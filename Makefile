@@ -57,8 +57,8 @@ bench-compare: .venv/installed ## what became slower between two kept results, b
 		|| { echo "two results are needed: make bench-compare OLD=before/bench.json NEW=out/bench.json"; exit 2; }
 	$(BIN)/python -m experiments compare $(OLD) $(NEW)
 
-versions: .venv/installed ## the lowest and the newest numba and uvicorn that pyproject.toml allows; some ten minutes
-	$(BIN)/python scripts/versions.py
+versions: .venv/installed ## the lowest and the newest numba, uvicorn and pyspark allowed, or ONLY=one; half an hour
+	$(BIN)/python scripts/versions.py $(if $(ONLY),--only $(ONLY))
 
 docs: .venv/docs ## these pages as a site in out/site; broken links and public names without a docstring fail
 	$(BIN)/ruff check --isolated --select D100,D101,D102,D103,D104 \

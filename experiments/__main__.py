@@ -52,6 +52,7 @@ EXPERIMENTS = {
     "scale": Experiment("load.scale", "two threads, and indexes of millions of boxes"),
     "service": Experiment("service.run", "the service under load, to saturation, with peers"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
+    "spark-shards": Experiment("spark.sharded", "memory of Spark's workers with millions of boxes in shards"),
     "nats": Experiment("nats.run", "events per second on NATS JetStream, and response times"),
     "nats-simulation": Experiment("nats.simulation", "a hundred workers on NATS, from measured costs"),
     "times": Experiment("paper.times", "the paper: times of all plans while the index grows"),

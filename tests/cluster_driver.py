@@ -67,7 +67,7 @@ def main():
         killed = kill_one(spark, job)
         pairs = [(row.id, row.subscription) for row in found]
         print("killed", killed, "pairs", len(pairs) == len(set(pairs)) and set(pairs) == expected)
-    print("homes", len(list(Path(os.environ["TMPDIR"]).glob("rtfilter-*/*/"))))
+    print("homes", len(list(Path(os.environ["TMPDIR"]).glob("rtfilter-*/[!h]*/"))))
 
 
 main()

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 import lengths
 import postgresql
 from experiments import nats_cluster
+from experiments.ports import free_port
 from rtfilter import EventFilter, Schema
 
 NEEDED = {
@@ -180,6 +181,8 @@ def spark(tmp_path_factory, pytestconfig):
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={temporary}")
         .config("spark.local.dir", str(temporary))
         .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.connect.grpc.binding.address", "127.0.0.1")  # of the server that some tests start
+        .config("spark.connect.grpc.binding.port", free_port())
     )
     if not pytestconfig.getoption("long"):
         builder = (

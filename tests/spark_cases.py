@@ -1,6 +1,7 @@
 """What the tests of Spark share: events, and what is expected of them."""
 
 import os
+import time
 
 import pytest
 
@@ -37,3 +38,11 @@ def pairs(result):
 def expected(filter, rows):
     """The same, event by event."""
     return sorted((row["id"], int(s)) for row in rows for s in filter.match(row))
+
+
+def wait(condition, seconds=120):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

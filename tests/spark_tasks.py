@@ -22,7 +22,7 @@ def matched_here(path, slices, partitions):
     route, columns = Route.whole(lease_of(str(path))), slices[0].column_names
     names = [name for name in columns if name != "id"]
     reader = TaskEventReader(route.schema, names, "id")
-    deal = data_frames._dealer(route, Layout(columns, [[name] for name in columns]), reader, partitions, None)
+    deal = data_frames._dealer(route, Layout(columns, [[name] for name in columns]), reader, partitions)
     dealt = pa.Table.from_batches([out for own in slices for out in deal(iter(own.to_batches()))])
     match = data_frames._matcher(route, reader, True, time.time())
     found = []

@@ -144,10 +144,54 @@ def worked(job: Row) -> list[Row]:
     return rows
 
 
+def boxes(job: Row, first: int, count: int, side: float) -> DataFrame:
+    """Return boxes of one side at random places between 0 and 1, as a frame of bounds."""
+    from pyspark.sql import functions as sf
+
+    frame = session(job).range(first, first + count)
+    for k in range(job["dimensions"]):
+        low = sf.rand(seed=1000 * k + first)
+        frame = frame.withColumn(f"low.a{k}", low).withColumn(f"high.a{k}", sf.expr(f"`low.a{k}` + {side}"))
+    return frame
+
+
+def sharded(job: Row) -> list[Row]:
+    """Build an index in shards, append a tenth, or match events with it; return one row."""
+    from rtfilter import Schema
+    from rtfilter.spark import ShardedIndex, build_sharded, match_frame
+
+    spark, names = session(job), [f"a{k}" for k in range(job["dimensions"])]
+    side, begun = 1e-4 ** (1 / len(names)), perf_counter()
+    row: Row = {}
+    if job["way"] == "build":
+        schema = Schema(dict.fromkeys(names, float))
+        index = build_sharded(boxes(job, 0, job["boxes"], side), job["index"], schema)
+    elif job["way"] == "append":
+        index = ShardedIndex.open(job["index"])
+        index = index.append(boxes(job, job["boxes"], job["boxes"] // 10, side))
+    else:
+        index = ShardedIndex.open(job["index"])
+        points = boxes(job, 0, job["events"], 0.0)
+        events = points.select("id", *(points[f"`low.{name}`"].alias(name) for name in names))
+        row["matches"] = used(match_frame(events, index))
+    row |= {"subscriptions": len(index), "seconds": perf_counter() - begun}
+    spark.stop()
+    return [row]
+
+
+WAYS = {
+    "alone": alone,
+    "match": matched,
+    "join": joined,
+    "work": worked,
+    **dict.fromkeys(("build", "append", "match in shards"), sharded),
+}
+
+
 def main() -> None:
     """Run the job in standard input."""
     job = json.load(sys.stdin)
-    print(json.dumps({"alone": alone, "match": matched, "join": joined, "work": worked}[job["way"]](job)))
+    print(json.dumps(WAYS[job["way"]](job)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -159,14 +159,17 @@ def middle_then_edge(seed: int, dimensions: int, count: int) -> Callable[[int, i
     return draw
 
 
-def run(job: Mapping[str, Any], place: Cluster | None = None) -> tuple[list[Row], Watch]:
+AnyWatch = TypeVar("AnyWatch", bound=Watch)
+
+
+def run(job: Mapping[str, Any], watch: AnyWatch, place: Cluster | None = None) -> tuple[list[Row], AnyWatch]:
     """Run a job; its rows, and the memory of its processes and of those of a cluster."""
     environment = {**os.environ, **(place.environment if place else {}), "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-m", "experiments.spark.job"]
     if job["way"] == "alone" and hasattr(os, "sched_setaffinity"):
         core = str(max(os.sched_getaffinity(0)))
         command = ["taskset", "-c", core, *command]
-    with Watch() as watch:
+    with watch:
         done = subprocess.run(
             command, input=json.dumps(job), env=environment, capture_output=True, text=True, check=False
         )
@@ -197,7 +200,7 @@ def measure_uneven(data: Data, size: Size, bar: tqdm[None]) -> list[Row]:
     job = {**common, "way": "match", "master": "local[2]", "balances": list(WAYS)}
     rows += _measured("uneven", "local[2]", 2, job, bar)
     _require_equal(rows)
-    found, _ = run({**job, "always": data.always, "way": "work"})
+    found, _ = run({**job, "always": data.always, "way": "work"}, Watch())
     for row, one in zip(rows[1:], found, strict=True):
         row["slowest"] = max(one["work"]) / (sum(one["work"]) / PLACES["local[2]"])
     return rows
@@ -217,7 +220,7 @@ def _measured(
     """Run a job; a row for each way to balance in it."""
     bar.set_description(f"{name}, {place}")
     bar.update()
-    found, watch = run(job, own)
+    found, watch = run(job, Watch(), own)
     number = job["sample"] if "sample" in job else pq.read_metadata(job["events"]).num_rows
     rows = []
     for balance in job.get("balances", [None]):

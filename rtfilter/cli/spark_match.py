@@ -65,7 +65,11 @@ examples:
         help="deal events out to N tasks; by default only where it pays",
     )
     add("--details", action="store_true", help="with the estimated workload and the seconds to each answer")
-    add("--master", metavar="URL", help="of the cluster; by default what spark-submit was told, or local[*]")
+    add(
+        "--master",
+        metavar="URL",
+        help="of the cluster, or sc://HOST; by default what spark-submit was told, or local[*]",
+    )
     inputs.add_progress(parser)
 
 

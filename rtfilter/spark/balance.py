@@ -18,8 +18,10 @@ from rtfilter.basics.dtypes import FloatArray
 from rtfilter.basics.errors import EventError
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout
+from rtfilter.spark.physical_plans import CACHED, cores_of, operators
 from rtfilter.spark.refusals import TaskEventReader
 from rtfilter.spark.routes import Route, Work, counts, partition, seen
+from rtfilter.spark.sessions import connected
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -116,11 +118,6 @@ def settled(events: DataFrame, route: Route, balance: Balance) -> DealDecision |
     return DealDecision(False, "even", 1.0) if cores_of(events) == 1 else None  # one core waits for no other
 
 
-def cores_of(events: DataFrame) -> int:
-    """Return how many tasks run at a time."""
-    return int(events.sparkSession.sparkContext.defaultParallelism)
-
-
 #: Events of each partition that are looked at, and those that it is taken to have if it has more.
 LOOK, MANY = 1024, 100_000
 #: Pieces of files up to which the driver looks itself, and places in a partition where it does.
@@ -128,10 +125,11 @@ FEW, SPOTS = 64, 4
 #: Bytes of a column that the driver reads at a time.
 BUFFER = 1 << 18
 #: Operators of Spark that give their first rows without computing the others, and sources that do.
-PASSING = {"Coalesce", "Filter", "Project", "Sample", "Union"}
-CACHED = {"InMemoryTableScan", "Scan In-memory"}
-FILES = {f"Scan {kind}" for kind in ("avro", "csv", "json", "orc", "parquet", "text")}
+PASSING = {"AdaptiveSparkPlan", "Coalesce", "ColumnarToRow", "Filter", "Project", "Sample", "Union"}
+FILES = {f"FileScan {kind}" for kind in ("avro", "csv", "json", "orc", "parquet", "text")}
 READABLE = {*CACHED, *FILES, "BatchScan", "LocalTableScan", "Range"}
+#: Of these sources, those whose rows Spark Connect can all pass through quickly.
+QUICK = {*CACHED, "FileScan orc", "FileScan parquet", "LocalTableScan", "Range"}
 
 
 def look(events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader) -> Work | None:
@@ -156,14 +154,15 @@ class FileRange(NamedTuple):
 def look_in_files(events: DataFrame, route: Route, reader: TaskEventReader) -> Work | None:
     """Estimate the work of each partition from Parquet files, whose footers have the number of events.
 
-    Returns None for other events, and if the driver cannot read them or the index from a path.
+    Returns None for other events, on Connect, and if the driver cannot read them or the index from a path.
     """
     from pyarrow import ArrowException
 
     leases = [*route.leases, *([route.leaves] if route.leaves else [])]
-    if any(places.local(lease.place) is None for lease in leases):
+    if connected(events.sparkSession) or any(places.local(lease.place) is None for lease in leases):
         return None
-    parts = pieces(_plan(events))
+    plan: Any = events.select("*")._jdf.queryExecution().sparkPlan()  # its own may be older than its cache
+    parts = pieces(plan)
     if parts is None:
         return None
     files: dict[str, pq.ParquetFile] = {}
@@ -251,8 +250,8 @@ def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: TaskEve
 
     Partitions with more events are taken to be of equal size, as Spark cuts files so; a cache is counted.
     """
-    sources = set(_operators(_plan(events))) - PASSING
-    if not sources <= READABLE:
+    sources = set(operators(events)) - PASSING
+    if not sources <= (QUICK if connected(events.sparkSession) else READABLE):
         return None
 
     def estimate(batches: Batches) -> Batches:
@@ -275,24 +274,14 @@ def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: TaskEve
 
 
 def _first(events: DataFrame, number: int) -> DataFrame:
-    """Return the first events of each partition; Spark does not compute the others."""
+    """Return the first events of each partition; Spark does not compute the others, except on Connect."""
     from pyspark.sql import DataFrame
+    from pyspark.sql import functions as sf
 
     spark = events.sparkSession
+    if connected(spark):
+        place = sf.monotonically_increasing_id().bitwiseAND(sf.lit((1 << 33) - 1))  # within the partition
+        return events.where(place < number)
     local = events.limit(number)._jdf.queryExecution().analyzed().child()  # of a limit of all partitions
     java: Any = spark._jvm
     return DataFrame(java.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, local), spark)
-
-
-def _plan(events: DataFrame) -> Any:
-    """Return the plan of Spark for a frame now; the frame's own plan may be older than its cache."""
-    return events.select("*")._jdf.queryExecution().sparkPlan()
-
-
-def _operators(plan: Any) -> Iterator[str]:
-    """Yield the kinds of the operators of a plan, without names of tables; of a cache, only that."""
-    first, *rest = plan.nodeName().split()
-    yield " ".join([first, *rest[:1]]) if first == "Scan" else first
-    children = plan.children()
-    for k in range(children.size()):
-        yield from _operators(children.apply(k))

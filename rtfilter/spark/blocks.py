@@ -7,40 +7,24 @@ a binary column.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtfilter.basics.dtypes import IntArray
+from rtfilter.spark.physical_plans import may_reorder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     Batches = Iterator[pa.RecordBatch]
 
-#: Operators of Spark that give the same rows in the same order when they run again.
-STEADY = {
-    "AdaptiveSparkPlan",
-    "BroadcastExchange",
-    "BroadcastHashJoin",
-    "ColumnarToRow",
-    "CommandResult",
-    "FileScan",
-    "Filter",
-    "InMemoryRelation",
-    "InMemoryTableScan",
-    "LocalTableScan",
-    "Project",
-    "Range",
-    "Sample",
-    "Union",
-}
-OPERATOR = re.compile(r"^[\s:+|-]*(?:\*?\(\d+\) )?(\w+)", re.MULTILINE)
 #: Least rows of the batches that are worked on.
 GATHERED = 1 << 16
 #: Types of which several columns become one array.
@@ -82,7 +66,7 @@ class Layout:
 
         place = {name: f"c{i}" for i, name in enumerate(events.columns)}  # names may need quoting, or case
         by_place = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
-        if ordered and _may_reorder(events):
+        if ordered and may_reorder(events):
             keys = [_orderable(place[name], events.schema[name].dataType.typeName()) for name in self.names]
             by_place = by_place.sortWithinPartitions(*keys)
         columns = [
@@ -118,18 +102,20 @@ class Layout:
         return pa.RecordBatch.from_arrays([found[name] for name in self.names], self.names)
 
 
-def _may_reorder(events: DataFrame) -> bool:
-    """Return whether the rows may have another order when they are computed again."""
-    plan = events._jdf.queryExecution().executedPlan().toString()
-    return not all(found[1] in STEADY for found in OPERATOR.finditer(plan))
-
-
 def _orderable(column: str, kind: str) -> Column:
     """Return the expression to sort a column by; maps, for example, have no order."""
     from pyspark.sql import functions as sf
 
     nested = kind in ("struct", "array", "map", "variant")
     return sf.to_json(sf.struct(column)) if nested else sf.col(column)
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """Return the type of Arrow for a type of Spark; moments are in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+    return to_arrow_type(kind, **zone)  # PySpark 4.1 has UTC, and no parameter for it
 
 
 def quoted(name: str) -> str:

@@ -33,35 +33,28 @@ def spelled(frame: DataFrame, names: Iterable[str]) -> DataFrame:
     Returns
     -------
     DataFrame
-        The same frame if nothing is to be renamed. Unless case counts, a column is left out whose name
-        differs from a wanted one in case only, if that one exists.
+        The same frame if nothing is to be renamed.
 
     Raises
     ------
     ValueError
-        Several columns could serve a name.
+        Several columns, or fields of a struct, have a name: it is ambiguous to Spark, too.
     """
     wanted = frozenset(names)
     sensitive = str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
     given = frame.schema.fields
     found = renamed(given, wanted, sensitive)
-    present = {field.name for field in found} & (wanted | inner_paths(wanted))
-    folded = {name.lower() for name in present}
-    kept = [sensitive or field.name in present or field.name.lower() not in folded for field in found]
-    if all(kept) and [(one.name, one.dataType) for one in found] == [
-        (one.name, one.dataType) for one in given
-    ]:
+    if [(one.name, one.dataType) for one in found] == [(one.name, one.dataType) for one in given]:
         return frame
     from pyspark.sql import functions as sf
 
-    by_place = frame.toDF(*(f"c{place}" for place in range(len(given))))  # names may differ in case only
+    by_place = frame.toDF(*(f"c{place}" for place in range(len(given))))  # others may be ambiguous
     columns = []
     for place, (old, new) in enumerate(zip(given, found, strict=True)):
-        if kept[place]:
-            column = sf.col(f"c{place}")
-            columns.append(
-                (column if new.dataType == old.dataType else column.cast(new.dataType)).alias(new.name)
-            )
+        column = sf.col(f"c{place}")
+        columns.append(
+            (column if new.dataType == old.dataType else column.cast(new.dataType)).alias(new.name)
+        )
     return by_place.select(*columns)
 
 
@@ -72,27 +65,36 @@ def renamed(
 
     `prefix` is the path to a struct with a dot at its end. With `sensitive`, case counts.
     """
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
     wanted = {name for name in names | inner_paths(names) if name.startswith(prefix)}
-    paths = [prefix + composed(field.name) for field in fields]
     served: dict[str, str] = {}
+
+    def below(kind: DataType, name: str) -> DataType:
+        if isinstance(kind, StructType):
+            return StructType(renamed(kind.fields, names, sensitive, f"{name}."))
+        if isinstance(kind, ArrayType):
+            return ArrayType(below(kind.elementType, name), kind.containsNull)
+        return kind
+
     found = []
-    for field, path in zip(fields, paths, strict=True):
-        name = path if path in wanted else _wanted(path, wanted.difference(paths))
-        if name is not None and name != path and sensitive:
-            _tell(path, name)
-            name = None
-        if name is not None and name != path and served.setdefault(name, path) != path:
+    for field in fields:
+        path = prefix + composed(field.name)
+        name = path if path in wanted else _wanted(path, wanted)
+        if name is None or (sensitive and name != path):
+            if name is not None:
+                _tell(path, name)
+            found.append(field)
+            continue
+        own = name if sensitive else name.lower()
+        if own in served:
             raise ValueError(
-                f"the columns {served[name]!r} and {path!r} differ in case only, and none is {name!r}: "
-                "rename the one that is meant, or drop the other"
+                f"the columns {prefix + served[own]!r} and {prefix + field.name!r} are both {name!r} "
+                "to Spark: rename one, or drop it"
             )
-        kind = field.dataType
-        if name is not None and isinstance(kind, StructType):
-            kind = StructType(renamed(kind.fields, names, sensitive, f"{name}."))
-        own = field.name if name is None else name.removeprefix(prefix)
-        found.append(StructField(own, kind, field.nullable, field.metadata))
+        served[own] = field.name
+        kind = below(field.dataType, name)
+        found.append(StructField(name.removeprefix(prefix), kind, field.nullable, field.metadata))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
 
 #: Boxes that one cut is chosen on.
 SAMPLE = 512
@@ -48,7 +48,7 @@ class Cuts:
 
     @classmethod
     def into(cls, shards: int, low: FloatArray, high: FloatArray, ids: IntArray) -> Cuts:
-        """Cut space so that a sample of boxes, float64 (n, d), with ids, int64 (n,), is spread evenly."""
+        """Cut space so that a sample of boxes, float64 (n, d), with `keys_of` ids, is spread evenly."""
         from rtfilter.index.kernels import pack
 
         least, width = _frame(low, high)
@@ -92,7 +92,7 @@ class Cuts:
         return Cuts([*before, *after])
 
     def place(self, low: FloatArray, high: FloatArray, ids: IntArray) -> IntArray:
-        """Return the shard of each box, int64 (n,); `low` and `high` are float64 (n, d), `ids` int64 (n,)."""
+        """Return the shard of each box, int64 (n,), by its ends, float64 (n, d), and its `keys_of` ids."""
         salts = salted(ids)
         shard = np.zeros(len(ids), np.int64)
         pending = [(0, np.arange(len(ids)))] if self.cuts else []
@@ -144,6 +144,16 @@ def _keys(boxes: FloatArray, k: int, kind: int) -> FloatArray:
     return pack.keys_of(boxes, k, kind)
 
 
+def keys_of(ids: AnyArray) -> IntArray:
+    """Return n ids that are integers, or hashes of ids that are text, as int64 (n,)."""
+    if ids.dtype != object:
+        return ids.astype(np.int64)
+    from pandas.util import hash_array
+
+    hashed: IntArray = (hash_array(ids, categorize=False) >> np.uint64(1)).astype(np.int64)
+    return hashed
+
+
 def salted(ids: IntArray) -> NDArray[np.uint64]:
-    """Return hashes of ids (n,), by which boxes with equal keys are divided."""
+    """Return hashes of `keys_of` ids (n,), by which boxes with equal keys are divided."""
     return (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(1)

@@ -21,12 +21,14 @@ from rtfilter.events.mismatches import check_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
-from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose, cores_of
-from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
+from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose
+from rtfilter.spark.blocks import NUMERIC, Layout, arrow_type, blocks, gathered
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.leases import context_of, lend
+from rtfilter.spark.leases import lend
+from rtfilter.spark.physical_plans import cores_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
-from rtfilter.spark.routes import Reports, Route, seen
+from rtfilter.spark.reports import REPORT, TaskReport, with_reports
+from rtfilter.spark.routes import Route, partition, seen
 from rtfilter.spark.shards import ShardedIndex
 
 if TYPE_CHECKING:
@@ -116,8 +118,8 @@ def match_frame(
     Raises
     ------
     ValueError
-        There is not one column `id`, `partitions` is below 1, `balance` or `on_error` is something else, or
-        several columns differ in case only from a wanted one.
+        There is no column `id`, several columns have a wanted name, `partitions` is below 1, or `balance` or
+        `on_error` is something else.
     EventError
         No column is an attribute of the index, or a column has a type that nothing compares with.
     SnapshotError
@@ -132,7 +134,6 @@ def match_frame(
     refusals.checked(on_error)
     if checked(balance) == "auto" and partitions is not None:
         balance = True
-    context_of(events.sparkSession)
     route = route_to(events.sparkSession, index)
     events = spelled(events, [id, *route.schema.names])
     layout, reader = laid_out(events, route, id, on_error)
@@ -142,17 +143,17 @@ def match_frame(
 
 def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tuple[Layout, TaskEventReader]:
     """Return the layout and the reader of events; raises as `match_frame` does."""
-    if events.columns.count(id) != 1:
-        number = "several columns" if id in events.columns else "no column"
+    if id not in events.columns:
         raise ValueError(
-            f"events have {number} {id!r} to name them; their columns are {listed(events.columns)}"
+            f"events have no column {id!r} to name them; their columns are {listed(events.columns)}"
         )
-    if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
+    if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK, REPORT):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     schema = route.schema
     names = attribute_columns(events, schema, [id])
-    layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
-    return layout, TaskEventReader(schema, names, id, on_error)
+    unread = refusals.unread(events)
+    layout = Layout.of(events, list(dict.fromkeys([id, *names, *([unread] if unread else [])])), id)
+    return layout, TaskEventReader(schema, names, id, on_error, unread)
 
 
 def matched(
@@ -164,23 +165,29 @@ def matched(
     *,
     partitions: int | None = None,
     details: bool = False,
-    reports: Reports | None = None,
+    reports: bool = False,
 ) -> DataFrame:
     """Match a frame along the route to an index, as decided; see `match_frame`.
 
-    With `reports`, tasks report the work of the partitions that the events are in.
+    With `reports`, the result has further rows, whose column `REPORT` is not null; see `with_reports`.
     """
+    import pyarrow as pa
     from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
     moment = time.time()  # here, so that a repeated task gives the same result
     sent = layout.carried(events, ordered=decision.dealt)
-    kind = LongType() if route.leases[0].integers else StringType()
-    result = [events.schema[reader.id], StructField(SUBSCRIPTION, kind, nullable=False)]
+    id = events.schema[reader.id]
+    result = StructType([StructField(id.name, id.dataType, id.nullable or reports, id.metadata)])
+    result.add(SUBSCRIPTION, LongType() if route.leases[0].kind is int else StringType(), reports)
     if details:
-        result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
+        result.add(WORKLOAD, LongType(), reports).add(OFFSET, DoubleType(), reports)
+    kinds = pa.schema([(one.name, arrow_type(one.dataType)) for one in result.fields])
+    if reports:
+        result.add(REPORT, StringType())
     if not decision.dealt:
-        match_here = _matcher_in_place(route, layout, reader, details, reports, moment)
-        return sent.mapInArrow(settled_work(match_here, str(decision)), StructType(result))
+        match = _matcher_in_place(route, layout, reader, details, reports, moment)
+        match = settled_work(with_reports(match, kinds) if reports else match, str(decision))
+        return sent.mapInArrow(match, result)
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
         route = replace(route, shares=_shares(sample, route, layout, reader))
@@ -188,8 +195,9 @@ def matched(
     deal = settled_work(_dealer(route, layout, reader, parts, reports), str(decision))
     dealt_out = sent.mapInArrow(deal, f"{PART} int, {SHARD} int, {CLASS} int, block binary")
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    match = settled_work(_matcher(route, reader, details, moment), "match")
-    return placed.mapInArrow(match, StructType(result))
+    match = _matcher(route, reader, details, moment)
+    match = settled_work(with_reports(match, kinds) if reports else match, "match")
+    return placed.mapInArrow(match, result)
 
 
 def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
@@ -253,15 +261,15 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
     Raises `EventError` for types that never match, and for unknown columns if the schema is strict.
     """
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_type
 
-    for hint in check_header(schema.fields, [name for name in events.columns if name not in beside]):
+    aside = {*beside, refusals.unread(events)}
+    for hint in check_header(schema.fields, [name for name in events.columns if name not in aside]):
         if hint not in _hinted:
             _hinted.add(hint)
             logging.getLogger("rtfilter.events").warning("%s", hint)
     known = set(schema.names) | {name.partition(".")[0] for name in schema.names}
     kinds = [
-        (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in known else pa.null())
+        (field.name, arrow_type(field.dataType) if field.name in known else pa.null())
         for field in events.schema.fields
     ]
     schema.read(pa.schema(kinds).empty_table())  # raises the error
@@ -288,23 +296,24 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
 
 
 def _dealer(
-    route: Route, layout: Layout, reader: TaskEventReader, parts: int, reports: Reports | None
+    route: Route, layout: Layout, reader: TaskEventReader, parts: int, reports: bool = False
 ) -> Callable[[Batches], Batches]:
-    """Return work that packs events into blocks, each for one partition, shard and class of workload."""
+    """Return work that packs events into blocks, each for one partition, shard and class of workload.
+
+    With `reports`, another block has the report of the task, as if for a shard after the last.
+    """
 
     def deal(batches: Batches) -> Batches:
         import pyarrow as pa
-        from pyspark import TaskContext
 
-        task = TaskContext.get()
-        first = task.partitionId() if task else 0  # so that the remainder does not always go to the same slot
+        first = partition()  # so that the remainder does not always go to the same slot
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
         number, hits = 0, 0.0  # for each event, among the first
         left_out = LeftOut()
         for given in layout.unpacked(batches):
             batch, table = reader.read(given, left_out)
-            if reports is not None and not number and len(batch):
+            if reports and route.leaves is None and not number and len(batch):
                 some, _, found = seen(route, table.rows(range(min(LOOK, len(table)))))
                 hits = found / some
             number += len(batch)
@@ -317,9 +326,13 @@ def _dealer(
             kind = (CLASSES * np.log2(workload + 1.0)).astype(np.int64)
             events = batch.take(pa.array(rows)).append_column(WORK, pa.array(workload))
             yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
-        if reports is not None:
-            reports.add(number, int(sum(own.sum() for own in loads)), round(hits * number))
-        reader.report(left_out)
+        if not reports:
+            left_out.tell()
+            return
+        visits = int(sum(own.sum() for own in loads))
+        report = TaskReport(first, number, visits, round(hits * number), left_out).row()
+        place = {PART: first % parts, SHARD: len(route.leases), CLASS: 0}
+        yield blocks(report, {name: np.array([key]) for name, key in place.items()})
 
     return deal
 
@@ -346,6 +359,9 @@ def _matcher(
     def match(batches: Batches) -> Batches:
         begun = perf_counter()
         for (shard, _), events in gathered(batches, [SHARD, CLASS], EVENTS):
+            if shard == len(route.leases):
+                yield from events.to_batches()
+                continue
             index, (own, table) = route.leases[shard].open(), reader.read(events.sort_by(WORK))
             yield from _answers(index, own, table, reader.id, details, begun, moment)
 
@@ -353,12 +369,7 @@ def _matcher(
 
 
 def _matcher_in_place(
-    route: Route,
-    layout: Layout,
-    reader: TaskEventReader,
-    details: bool,
-    reports: Reports | None,
-    moment: float,
+    route: Route, layout: Layout, reader: TaskEventReader, details: bool, reports: bool, moment: float
 ) -> Callable[[Batches], Batches]:
     """Return work that matches events in the partitions where they are."""
 
@@ -369,7 +380,7 @@ def _matcher_in_place(
         left_out = LeftOut()
         for given in layout.unpacked(batches):
             batch, table = reader.read(given, left_out)
-            if route.leaves is None and not details and reports is None:  # no order is visible
+            if route.leaves is None and not details:  # no order is visible
                 events = pa.Table.from_batches([batch])
                 yield from _answers(route.leases[0].open(), events, table, reader.id, details, begun, moment)
                 continue
@@ -384,9 +395,10 @@ def _matcher_in_place(
                 for answer in _answers(index, events, some, reader.id, details, begun, moment):
                     hits += len(answer)
                     yield answer
-        if reports is not None:
-            reports.add(number, visits, hits)
-        reader.report(left_out)
+        if reports:
+            yield TaskReport(partition(), number, visits, hits, left_out).row()
+        else:
+            left_out.tell()
 
     return match
 
@@ -408,7 +420,7 @@ def _answers(
         row_of = np.repeat(np.arange(own.start, own.stop), counts)
         for start in range(0, len(ids), MATCHES):
             rows = pa.array(row_of[start : start + MATCHES])
-            columns = [events.column(id).take(rows), _id_array(ids[start : start + MATCHES])]
+            columns = [events.column(id).take(rows), id_array(ids[start : start + MATCHES])]
             if details:
                 offset: FloatArray = np.full(len(rows), now)
                 columns += [events.column(WORK).take(rows), pa.array(offset)]
@@ -416,7 +428,7 @@ def _answers(
             yield from pa.Table.from_arrays(columns, labels).combine_chunks().to_batches()
 
 
-def _id_array(ids: AnyArray) -> pa.Array:
+def id_array(ids: AnyArray) -> pa.Array:
     """Return ids as Spark takes them: UUIDs are text."""
     import pyarrow as pa
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -34,17 +35,23 @@ from rtfilter.matching.filter_parts import KIND
 from rtfilter.matching.growing import LARGE, MOVED, SMALL
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
+from rtfilter.spark.sessions import connected
+from rtfilter.subscriptions.ids import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Bytes of indexes that a worker process keeps open, besides the one in use.
-OPEN = 1 << 30
+OPEN = 1 << 29
 #: Seconds after which an unused directory of fetched files is removed.
 UNUSED = 3600.0
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()
+_held: dict[str, int] = {}
+"""Open directories, locked, of leases that are held."""
+_sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""The snapshots that the executors of a session have."""
 _saved: WeakKeyDictionary[EventFilter, tuple[tuple[int, int], Path]] = WeakKeyDictionary()
 
 
@@ -74,9 +81,9 @@ class Lease:
         return Schema.from_json(json.loads(self.manifest)["meta"]["schema"])
 
     @property
-    def integers(self) -> bool:
-        """True if ids are integers, not text or UUIDs."""
-        return json.loads(self.manifest)["meta"].get("ids") in (None, "int")
+    def kind(self) -> type:
+        """The type of its ids: int, str or uuid.UUID."""
+        return KINDS[json.loads(self.manifest)["meta"].get("ids") or "int"]
 
     @property
     def subscriptions(self) -> int:
@@ -110,21 +117,31 @@ class Lease:
                 if self.matcher == LARGE:
                     ready.load()  # here, so that no batch waits for the compiled code
             _open[self.digest] = found
-            while len(_open) > 1 and sum(index.stats()["bytes"] for index in _open.values()) > OPEN:
-                _open.popitem(last=False)
+            if _bytes_open() > OPEN:
+                while len(_open) > 1 and _bytes_open() > OPEN // 2:  # half of them, as collecting takes long
+                    _open.popitem(last=False)
+                _collect()
             return found
 
     def held(self) -> Lease:
-        """Return a lease of the same content in a new directory, which is removed when this process ends."""
-        home = Path(tempfile.mkdtemp(prefix="rtfilter-held-"))
+        """Return a lease of the same content in a new directory, which stays until `release` or the end."""
+        home = Path(tempfile.mkdtemp(prefix="held-", dir=_own_directory()))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
+        _clean(home.parent)  # of processes that were killed, as those of Spark Connect are
         self._assemble(home)
+        _held[str(home)] = in_use = os.open(home, os.O_RDONLY)
+        fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
         return Lease(str(home), self.manifest)
+
+    def release(self) -> None:
+        """Remove the directory that `held` made."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        os.close(_held.pop(self.place))
 
     def load(self, clock: Callable[[], float] = time.time) -> EventFilter:
         """Return the index, mapped again, so that it may be changed in memory. Raises `SnapshotError`."""
         path = places.local(self.place)
-        if path is not None and self._lies_in(path):
+        if path is not None and self.lies_in(path):
             with suppress(SnapshotError):
                 here = EventFilter.load(path, matcher=self.matcher, clock=clock)
                 if _manifest(path) == self.manifest:  # it was not replaced while it was read
@@ -132,7 +149,7 @@ class Lease:
         home = _own_directory() / self.digest
         while True:
             with _alone(home):
-                if not self._lies_in(home):
+                if not self.lies_in(home):
                     _clean(home.parent)
                     self._assemble(home)
             try:
@@ -143,7 +160,7 @@ class Lease:
             found = None
             try:
                 fcntl.flock(in_use, fcntl.LOCK_SH)  # so that `_clean` does not remove it
-                if self._lies_in(home):
+                if self.lies_in(home):
                     found = EventFilter.load(home, matcher=self.matcher, clock=clock)
                     return found
             finally:
@@ -152,7 +169,7 @@ class Lease:
                 else:
                     weakref.finalize(found, os.close, in_use)
 
-    def _lies_in(self, path: Path) -> bool:
+    def lies_in(self, path: Path) -> bool:
         """Return whether this process can read the whole snapshot at a path."""
         return _manifest(path) == self.manifest and all(
             os.access(path / name, os.R_OK) for name in snapshot.files(self.manifest)
@@ -171,16 +188,14 @@ class Lease:
             shutil.rmtree(draft, ignore_errors=True)
 
     def _fetch(self, name: str, target: Path) -> None:
-        from pyspark import SparkFiles
-
         path = places.local(self.place)
         if path is None:
             try:
-                places.copy(f"{self.place}/{name}", str(target))
+                places.copy(places.under(self.place, name), str(target))
             except OSError as error:
                 raise SnapshotError(f"{self.place} cannot be read by this executor: {error}") from None
             return
-        for source in (path / name, Path(SparkFiles.get(name))):
+        for source in _sources(path, name):
             with suppress(FileNotFoundError):
                 try:
                     os.link(source, target)
@@ -193,6 +208,28 @@ class Lease:
             f"the index {self.place} has changed since match_frame was called, or this "
             "executor cannot see it; call match_frame again, with a path that all executors see"
         )
+
+
+def _sources(path: Path, name: str) -> Iterator[Path]:
+    """Yield the paths of a file of a snapshot: in its directory, and where Spark sends it."""
+    from pyspark import SparkFiles
+
+    yield path / name
+    with suppress(AssertionError):  # Spark sends nothing to a client of Spark Connect
+        yield Path(SparkFiles.get(name))
+
+
+def _bytes_open() -> int:
+    return sum(index.stats()["bytes"] for index in _open.values())
+
+
+def _collect() -> None:
+    """Release indexes that are no longer open: they refer to themselves, and may be frozen."""
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    gc.collect()
+    if frozen:
+        gc.freeze()
 
 
 def _own_directory() -> Path:
@@ -240,19 +277,33 @@ def lend(spark: SparkSession, index: EventFilter | str | PathLike[str]) -> Lease
 
 
 def send(spark: SparkSession, lease: Lease) -> None:
-    """Send the files of a snapshot at a path to the executors of a cluster, once.
+    """Send the files of a snapshot at a path to all executors that may not see it there, once in a session.
 
     Spark sends all files to each new executor, so they must stay as long as the application runs.
     """
-    context = context_of(spark)
-    if places.local(lease.place) is None or context.master.startswith("local"):
+    sent = _sent.setdefault(spark, set())
+    if places.local(lease.place) is None or lease.digest in sent:
         return
-    names = snapshot.files(lease.manifest)
-    sent = {file.rpartition("/")[2] for file in context.listFiles}
-    if not sent.issuperset(names):
+    if not _all_see(spark, lease):
         path = Path(lease.held().place)
-        for name in names:
-            context.addFile(str(path / name))
+        spark.addArtifacts(*(str(path / name) for name in snapshot.files(lease.manifest)), file=True)
+    sent.add(lease.digest)
+
+
+def _all_see(spark: SparkSession, lease: Lease) -> bool:
+    """Return whether all executors see the snapshot at its path: at least those within the driver do."""
+    if not str(spark.conf.get("spark.master", "")).startswith("local"):
+        return False
+    if not connected(spark):
+        return True
+
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"seen": [lease.lies_in(Path(lease.place))]})
+
+    return bool(spark.range(1).mapInArrow(look, "seen boolean").collect()[0][0])
 
 
 def lease_of(place: str) -> Lease:
@@ -264,7 +315,7 @@ def lease_of(place: str) -> Lease:
         It cannot be read, or is no snapshot of an `EventFilter` of this version.
     """
     try:
-        manifest = places.read_bytes(f"{place}/{snapshot.MANIFEST}")
+        manifest = places.read_bytes(places.under(place, snapshot.MANIFEST))
     except (FileNotFoundError, NotADirectoryError):
         raise SnapshotError(
             f"{place} is no snapshot of an EventFilter; make one with EventFilter.save, "
@@ -276,17 +327,6 @@ def lease_of(place: str) -> Lease:
     if found["format"] != KIND:
         raise SnapshotError(f"{place} is a snapshot of {found['format']}, not of {KIND}")
     return Lease(place, manifest)
-
-
-def context_of(spark: SparkSession) -> Any:
-    """Return the context of a session. Raises `RuntimeError` on Spark Connect, which has none."""
-    try:
-        return spark.sparkContext
-    except Exception:
-        raise RuntimeError(
-            "rtfilter.spark needs a classic Spark session, not Spark Connect: "
-            "build it with master('local[*]') or the URL of a cluster"
-        ) from None
 
 
 def _save(index: EventFilter) -> Path:

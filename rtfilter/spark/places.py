@@ -1,10 +1,13 @@
-"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs)."""
+"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs).
+
+A URI may end with options of Arrow: ``s3://bucket/path?region=eu-west-1``.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -25,7 +28,16 @@ def absolute(place: str | os.PathLike[str]) -> str:
     """Return a path or URI that every process understands."""
     text = os.fspath(place)
     path = local(text)
-    return text.rstrip("/") if path is None else str(path.absolute())
+    if path is not None:
+        return str(path.absolute())
+    head, mark, options = text.partition("?")
+    return head.rstrip("/") + mark + options
+
+
+def under(place: str, name: str) -> str:
+    """Return the place of a file or directory in a directory; the options of a URI stay at its end."""
+    head, mark, options = place.partition("?") if local(place) is None else (place, "", "")
+    return f"{head}/{name}{mark}{options}"
 
 
 def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -56,34 +68,6 @@ def read_bytes(place: str) -> bytes:
     return content
 
 
-def write_new(place: str, content: bytes) -> None:
-    """Make a file, whole or not at all. Raises `FileExistsError` where there is one.
-
-    On other file systems than local ones, of two simultaneous writers the second may win.
-    """
-    path = local(place)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        try:
-            with open(draft, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(draft, path)  # fails if the file exists
-        finally:
-            draft.unlink(missing_ok=True)
-        return
-    system, there = reach(place)
-    if place.rpartition("/")[2] in names(place.rpartition("/")[0]):
-        raise FileExistsError(place)
-    system.create_dir(there.rpartition("/")[0])
-    unfinished = f"{there}.{uuid.uuid4().hex}"
-    with system.open_output_stream(unfinished) as file:
-        file.write(content)
-    system.move(unfinished, there)
-
-
 def names(place: str, *, older_than: float = 0.0) -> list[str]:
     """Return the names of the files and directories there, sorted; none if there is no directory.
 
@@ -111,12 +95,16 @@ def copy(source: str, target: str) -> None:
 
 
 def remove(place: str) -> None:
-    """Remove a file, or a directory with its content; do nothing if there is neither."""
+    """Remove a file, or a directory with its content; do nothing if there is neither.
+
+    Another program may remove it at the same time.
+    """
     from pyarrow import fs
 
     system, path = reach(place)
     kind = system.get_file_info(path).type
-    if kind == fs.FileType.Directory:
-        system.delete_dir(path)
-    elif kind == fs.FileType.File:
-        system.delete_file(path)
+    with suppress(FileNotFoundError):
+        if kind == fs.FileType.Directory:
+            system.delete_dir(path)
+        elif kind == fs.FileType.File:
+            system.delete_file(path)

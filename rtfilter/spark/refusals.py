@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pyspark.errors import PySparkException
@@ -21,15 +21,22 @@ from rtfilter.events.foreign import arrow_values
 from rtfilter.events.moments import instants
 from rtfilter.events.reading import read_usable
 from rtfilter.events.table import EventTable
-from rtfilter.spark.routes import PartitionReports, partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 #: The treatment of an event that cannot be used.
 OnError = Literal["raise", "skip"]
 #: Rows that the log names, of a task or of a micro-batch.
 NAMED = 10
+
+
+def unread(events: DataFrame) -> str | None:
+    """Return the column in which Spark keeps the text of records that it cannot read; None without one."""
+    name = str(events.sparkSession.conf.get("spark.sql.columnNameOfCorruptRecord"))
+    texts = events.columns.count(name) == 1 and events.schema[name].dataType.typeName() == "string"
+    return name if texts else None
 
 
 def checked(on_error: OnError) -> OnError:
@@ -67,28 +74,6 @@ class LeftOut:
             log.warning("left out: %s more", f"{self.count - len(self.named):,}")
 
 
-class Refusals:
-    """The rows that the tasks of a micro-batch leave out, for the driver.
-
-    Pickled with the work of a task; a task that runs twice reports the same.
-    """
-
-    def __init__(self, context: Any) -> None:
-        self._total = context.accumulator({}, PartitionReports())
-
-    def add(self, left_out: LeftOut) -> None:
-        """Report what this task has left out, once, at its end."""
-        self._total.add({partition(): left_out})
-
-    def take(self) -> LeftOut:
-        """Return the rows that all tasks have left out, and clear them."""
-        found = LeftOut()
-        for _, one in sorted(self._total.value.items()):
-            found.add(one)
-        self._total.value = {}
-        return found
-
-
 @dataclass(frozen=True)
 class TaskEventReader:
     """Reads the events of a task.
@@ -102,15 +87,15 @@ class TaskEventReader:
         The column that names an event.
     on_error : OnError
         "raise": an `EventError` names the event. "skip": the event is left out.
-    refusals : Refusals, optional
-        The receiver of rows that are left out; by default the log of the executor.
+    unread : str, optional
+        The column with the text of an event that Spark could not read, and null for all others.
     """
 
     schema: Schema
     names: list[str]
     id: str
     on_error: OnError = "raise"
-    refusals: Refusals | None = None
+    unread: str | None = None
 
     def read(
         self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
@@ -121,6 +106,8 @@ class TaskEventReader:
         """
         import pyarrow as pa
 
+        if self.unread is not None and len(events) > events.column(self.unread).null_count:
+            events = self._readable(events, LeftOut() if left_out is None else left_out)
         try:
             return events, self.schema.read(events.select(self.names))
         except EventError as error:
@@ -142,12 +129,15 @@ class TaskEventReader:
         found = usable.filter(pa.array(keep))
         return found, self.schema.read(found.select(self.names))
 
-    def report(self, left_out: LeftOut) -> None:
-        """Report what a task has left out, at its end."""
-        if self.refusals is not None:
-            self.refusals.add(left_out)
-        else:
-            left_out.tell()
+    def _readable(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> pa.RecordBatch | pa.Table:
+        """Return the events that Spark could read. Others are added to `left_out`. Raises `EventError`."""
+        texts = events.column(self.unread)
+        for row in np.flatnonzero(texts.is_valid()).tolist():
+            reason = f"event {self._name(events, row)}: Spark cannot read it: {shown(texts[row].as_py())}"
+            if self.on_error == "raise":
+                raise EventError(reason)
+            left_out.add(LeftOut(1, [reason]))
+        return events.filter(texts.is_null())
 
     def _name(self, events: pa.RecordBatch | pa.Table, row: int) -> str:
         return shown(events.column(self.id)[row].as_py())

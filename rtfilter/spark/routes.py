@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.accumulators import AccumulatorParam
 
 from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
@@ -155,46 +154,3 @@ def partition() -> int:
 
     task = TaskContext.get()
     return task.partitionId() if task else 0
-
-
-class Reports:
-    """The reports of a micro-batch's tasks about the partitions of its events.
-
-    Pickled with the work of a task; a task that runs twice reports the same.
-    """
-
-    def __init__(self, context: Any) -> None:
-        self._total = context.accumulator({}, PartitionReports())
-
-    def add(self, events: int, visits: int, hits: int) -> None:
-        """Report for the partition of this task, which calls it once, after all events."""
-        self._total.add({partition(): (events, visits, hits)})
-
-    def work(self, events: FloatArray) -> Work | None:
-        """Return the expected work of a batch whose p partitions have `events` events, float64 (p,).
-
-        The events of a partition are taken to be like its earlier ones, or like all events if it had none.
-        Returns None if there are no reports.
-        """
-        told = {part: found for part, found in self._total.value.items() if found[0]}
-        if not told:
-            return None
-        before = np.tile(np.sum(list(told.values()), axis=0, dtype=float), (len(events), 1))
-        for part, found in told.items():
-            if part < len(events):
-                before[part] = found
-        return Work.like(before, events)
-
-    def clear(self) -> None:
-        """Clear the reports, before the next batch."""
-        self._total.value = {}
-
-
-class PartitionReports(AccumulatorParam[dict[int, Any]]):
-    """Partitions, and the report of each; a task that runs twice reports the same."""
-
-    def zero(self, value: dict[int, Any]) -> dict[int, Any]:
-        return {}
-
-    def addInPlace(self, value1: dict[int, Any], value2: dict[int, Any]) -> dict[int, Any]:  # noqa: N802
-        return {**value1, **value2}

@@ -34,7 +34,8 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
     Parameters
     ----------
     master : str, optional
-        URL of a cluster, or ``local[n]``; by default that of ``spark-submit``, or ``local[*]``.
+        URL of a cluster, ``sc://host`` of a server of Spark Connect, or ``local[n]``; by default that of
+        ``SPARK_REMOTE`` or ``spark-submit``, or ``local[*]``.
     progress : bool
         True if Spark shows the progress of its stages on standard error.
 
@@ -49,6 +50,9 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
     present = SparkSession.getActiveSession()
     if present is not None:
         return present
+    remote = master or os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith("sc://"):
+        return SparkSession.builder.remote(remote).getOrCreate()
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("rtfilter")
@@ -59,8 +63,15 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
     return builder.config("spark.ui.showConsoleProgress", str(progress).lower()).getOrCreate()
 
 
+def connected(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, whose driver is another process."""
+    return not hasattr(spark, "_jsparkSession")
+
+
 def hide_traces(spark: SparkSession) -> None:
-    """Stop the driver from logging errors of tasks with their traces, for a caller that shows the error."""
+    """Stop a driver in this process from logging the traces of tasks, for a caller that shows the error."""
+    if connected(spark):
+        return
     java: Any = spark._jvm
     log4j = java.org.apache.logging.log4j
     for name in TRACING:

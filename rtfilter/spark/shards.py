@@ -2,37 +2,37 @@
 
 Everything lies in one directory on a file system that driver and executors reach::
 
-    versions/00000001.json   names the shards of a version, and its index of leaves; written last
+    versions/00000001.json   names the shards of a version, and its index of leaves; written last, by one
     shards/<name>/           snapshots of filters, never changed
     leaves/<name>/           the same: a "subscription" for the box of each leaf of each shard
 
 A change makes a new version: it writes the shards it touches and shares the others. Readers of an older
-version finish on it.
+version finish on it. Of several programs that change a version, one makes the next.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
-from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray
 from rtfilter.basics.options import require_on_error
 from rtfilter.basics.text import numbered
-from rtfilter.filter import inside
+from rtfilter.filter import Ids, inside
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.snapshots import manifest as snapshot
-from rtfilter.spark import places
+from rtfilter.spark import places, versions
 from rtfilter.spark.cuts import Cuts
-from rtfilter.spark.leases import Lease, context_of
+from rtfilter.spark.leases import Lease
 from rtfilter.spark.refusals import own_errors
 from rtfilter.spark.routes import LEAVES, Route
 from rtfilter.spark.subscribing import (
@@ -43,12 +43,14 @@ from rtfilter.spark.subscribing import (
     Shard,
     SubscriptionFrame,
     collected,
+    empty_shard,
+    ids_of,
     save,
     tell,
     without,
     written,
 )
-from rtfilter.subscriptions.ids import as_ids
+from rtfilter.subscriptions.ids import asked_ids
 from rtfilter.subscriptions.loading import BadSubscription, OnError
 
 if TYPE_CHECKING:
@@ -64,6 +66,27 @@ ABANDONED = 86_400.0
 SIZE = 1_000_000
 #: Subscriptions from which a shard may be cut, if it has twice as many as shards had at first.
 LEAST = 10_000
+
+
+Arguments = ParamSpec("Arguments")
+
+
+def _change(
+    method: Callable[Concatenate[ShardedIndex, Arguments], ShardedIndex],
+) -> Callable[Concatenate[ShardedIndex, Arguments], ShardedIndex]:
+    """Let a method raise errors of rtfilter, and say so if another program has replaced its version."""
+
+    @wraps(method)
+    def run(self: ShardedIndex, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> ShardedIndex:
+        try:
+            with own_errors():
+                return method(self, *arguments, **named)
+        except SnapshotError:
+            if max(_versions(self.place), default=0) > self.version:  # it may have removed shards of this one
+                raise _taken(self.place, self.version + 1) from None
+            raise
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -97,19 +120,33 @@ class ShardedIndex:
         Raises `SnapshotError`.
         """
         place = places.absolute(path)
+        if version is None:
+            newest = cls.find(place)
+            if newest is None:
+                raise SnapshotError(f"{place} is no index in shards; make one with build_sharded")
+            return newest
         numbers = _versions(place)
-        if not numbers:
-            raise SnapshotError(f"{place} is no index in shards; make one with build_sharded")
-        if version is not None and version not in numbers:
+        if version not in numbers:
             raise SnapshotError(f"{place} has the versions {', '.join(map(str, numbers))}, not {version}")
-        return cls._read(place, numbers[-1] if version is None else version)
+        return cls._read(place, version)
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
         """Return the newest version there, or None if there is no index in shards. Raises `SnapshotError`."""
-        place = places.absolute(path)
-        numbers = _versions(place)
-        return cls._read(place, numbers[-1]) if numbers else None
+        place, before = places.absolute(path), 0
+        while numbers := _versions(place):
+            try:
+                return cls._read(place, numbers[-1])
+            except FileNotFoundError:
+                if numbers[-1] == before:
+                    raise
+                before = numbers[-1]  # it has expired meanwhile, so there is a newer one
+        return None
+
+    @property
+    def kind(self) -> type:
+        """The type of the ids: int or str."""
+        return self._lease(self.shards[0]).kind
 
     def __len__(self) -> int:
         """Return the number of subscriptions."""
@@ -123,10 +160,10 @@ class ShardedIndex:
     def route(self) -> Route:
         """Return the route of events to its shards."""
         leases = [self._lease(shard) for shard in self.shards]
-        leaves = Lease(f"{self.place}/leaves/{self.leaves.name}", self.leaves.manifest)
+        leaves = Lease(self._place("leaves", self.leaves.name), self.leaves.manifest)
         return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
-    @own_errors()
+    @_change
     def append(self, subscriptions: DataFrame, *, on_error: OnError = "raise") -> ShardedIndex:
         """Add subscriptions, all or none; only their shards are built again.
 
@@ -148,10 +185,10 @@ class ShardedIndex:
         PredicateError
             A subscription cannot be used.
         RuntimeError
-            Another program has made the next version meanwhile.
+            Another program has made the next version meanwhile; this change has no effect.
         """
         require_on_error(on_error)
-        given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
+        given, _ = SubscriptionFrame.of(subscriptions, self.schema, self.kind).usable(on_error)
         known = self._known(subscriptions.sparkSession, given.ids()).tolist()
         remedy = "exists already; remove it first, or use `update`"
         if known and on_error == "raise":
@@ -161,17 +198,18 @@ class ShardedIndex:
             given = replace(given, frame=without(given.frame, known))
         return self._next(self._built(given, self._leases()))
 
-    @own_errors()
+    @_change
     def update(
-        self, subscriptions: DataFrame, removed: ArrayLike = (), *, on_error: OnError = "raise"
+        self, subscriptions: DataFrame, removed: Ids = (), *, on_error: OnError = "raise"
     ) -> ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`.
 
         If `on_error` leaves out a subscription, the one that it would replace stays.
         """
         require_on_error(on_error)
-        given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
-        old = np.concatenate([given.ids(), as_ids(removed)])
+        gone = self._asked(removed)
+        given, _ = SubscriptionFrame.of(subscriptions, self.schema, self.kind).usable(on_error)
+        old = np.concatenate([given.ids(), gone])
         rest = self._without(subscriptions.sparkSession, old)
         leases = self._leases()
         for one in rest:
@@ -179,19 +217,20 @@ class ShardedIndex:
         added = self._built(given, leases)
         again = {one.number for one in added}
         built = [one for one in rest if one.number not in again] + added
-        made = self._next(built) if built else self
-        for one in rest:
-            if one.number in again:  # written twice, and no version names the first
-                places.remove(self._lease(one.shard).place)
-        return made
+        try:
+            return self._next(built) if built else self
+        finally:
+            for one in rest:
+                if one.number in again:  # written twice, and no version names the first
+                    places.remove(self._lease(one.shard).place)
 
-    @own_errors()
-    def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
+    @_change
+    def remove(self, ids: DataFrame | Ids) -> ShardedIndex:
         """Remove subscriptions; unknown ids are ignored.
 
         Parameters
         ----------
-        ids : DataFrame or array_like of int (n,)
+        ids : DataFrame or array_like of int or str (n,)
             A DataFrame has them in a column `id`.
 
         Returns
@@ -207,13 +246,11 @@ class ShardedIndex:
         from pyspark.sql import DataFrame, SparkSession
 
         if isinstance(ids, DataFrame):
-            spark: SparkSession | None = ids.sparkSession
-            gone = as_ids(ids.select("id").dropna().toArrow().column("id").to_numpy())
+            spark = ids.sparkSession
+            gone = self._asked(ids_of(ids))
         else:
-            spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-            gone = as_ids(ids)
-        if spark is None:
-            raise RuntimeError("there is no Spark session: make one first with SparkSession.builder")
+            spark = SparkSession.active()
+            gone = self._asked(ids)
         built = self._without(spark, gone)
         return self._next(built) if built else self
 
@@ -227,30 +264,46 @@ class ShardedIndex:
             raise ValueError(f"at least 1 version is kept, not {keep}")
         numbers = _versions(self.place)
         gone = [number for number in numbers if number < self.version][: -(keep - 1) or None]
-        stay = [self.open(self.place, number)._names() for number in numbers if number not in gone]
-        known = set().union(*stay)
-        names = [(number, self.open(self.place, number)._names()) for number in gone]
-        for number, own in names:
-            places.remove(_file(self.place, number))
+        names = {number: self._names_of(number) for number in numbers}
+        known = set().union(*(own for number, own in names.items() if number not in gone))
+        for number, own in ((number, names[number]) for number in gone):
+            places.remove(versions.file_of(self._place("versions"), number))
             for name in own - known:
-                places.remove(f"{self.place}/{name}")
+                places.remove(self._place(name))
             known |= own
-        for folder in ("shards", "leaves"):
-            for name in places.names(f"{self.place}/{folder}", older_than=ABANDONED):
-                if f"{folder}/{name}" not in known:
-                    places.remove(f"{self.place}/{folder}/{name}")
+        for folder in ("shards", "leaves", "versions"):
+            for name in places.names(self._place(folder), older_than=ABANDONED):
+                abandoned = ".json." in name if folder == "versions" else f"{folder}/{name}" not in known
+                if abandoned:
+                    places.remove(self._place(folder, name))
         return len(gone)
 
     # -- within --------------------------------------------------------------------------------------
 
+    def _place(self, *names: str) -> str:
+        """Return the place of a file or directory of the index."""
+        return places.under(self.place, "/".join(names))
+
     def _lease(self, shard: Shard) -> Lease:
-        return Lease(f"{self.place}/shards/{shard.name}", shard.manifest)
+        return Lease(self._place("shards", shard.name), shard.manifest)
 
     def _leases(self) -> list[Lease | None]:
         return [self._lease(shard) for shard in self.shards]
 
     def _built(self, given: SubscriptionFrame, shards: list[Lease | None]) -> list[Built]:
-        return given.build(self.cuts, shards, f"{self.place}/shards", self.capacity, self.most)
+        return given.build(self.cuts, shards, self._place("shards"), self.capacity, self.most)
+
+    def _asked(self, ids: Any) -> AnyArray:
+        """Return ids to look up, int64 (n,), or object (n,) of text. Raises `TypeError` for other ids."""
+        found = asked_ids(ids, self.kind)
+        return np.array(found, object) if isinstance(found, list) else found
+
+    def _names_of(self, number: int) -> set[str]:
+        """Return the directories of another version; none if another program has removed it meanwhile."""
+        try:
+            return self._read(self.place, number)._names()
+        except FileNotFoundError:
+            return set()
 
     def _names(self) -> set[str]:
         """Return the directories of its snapshots."""
@@ -258,30 +311,29 @@ class ShardedIndex:
 
     def _each(self, spark: SparkSession) -> DataFrame:
         """Return a frame with a row for each shard, each in its own task."""
-        context_of(spark)
         return spark.range(0, len(self.shards), 1, len(self.shards))
 
-    def _known(self, spark: SparkSession, ids: IntArray) -> IntArray:
+    def _known(self, spark: SparkSession, ids: AnyArray) -> AnyArray:
         """Return those of the ids that are in the index."""
-        leases = [self._lease(shard) for shard in self.shards]
+        leases, name = [self._lease(shard) for shard in self.shards], "long" if self.kind is int else "string"
 
         def known(batches: Batches) -> Batches:
             import pyarrow as pa
 
             for number in _numbers(batches):
-                present = np.intersect1d(leases[number].open().ids(), ids)
-                yield pa.RecordBatch.from_arrays([pa.array(present)], ["id"])
+                present = ids[_among(ids, leases[number].open().ids())]
+                kind = pa.int64() if name == "long" else pa.string()
+                yield pa.RecordBatch.from_arrays([pa.array(present, kind)], ["id"])
 
-        found: IntArray = self._each(spark).mapInArrow(known, "id long").toArrow().column("id").to_numpy()
-        return found
+        return ids_of(self._each(spark).mapInArrow(known, f"id {name}"))
 
-    def _without(self, spark: SparkSession, ids: IntArray) -> list[Built]:
+    def _without(self, spark: SparkSession, ids: AnyArray) -> list[Built]:
         """Write the shards that have any of the ids again without them, and return these."""
-        leases, place = [self._lease(shard) for shard in self.shards], f"{self.place}/shards"
+        leases, place = [self._lease(shard) for shard in self.shards], self._place("shards")
 
         def without(batches: Batches) -> Batches:
             for number in _numbers(batches):
-                if np.isin(leases[number].open().ids(), ids).any():
+                if _among(leases[number].open().ids(), ids).any():
                     filter = leases[number].load()
                     filter.unsubscribe_many(ids)
                     yield written(number, filter, place)
@@ -308,7 +360,7 @@ class ShardedIndex:
             low, high = sides.reshape(2, -1, self.schema.dimensions)
             tree.extend(number * LEAVES + np.arange(len(low)), low, high)
         name = uuid.uuid4().hex
-        manifest = save(leaves, f"{self.place}/leaves/{name}")
+        manifest = save(leaves, self._place("leaves", name))
         made = replace(
             self,
             version=self.version + 1,
@@ -316,20 +368,19 @@ class ShardedIndex:
             shards=shards,
             leaves=Shard(name, len(leaves), manifest),
         )
-        made._publish()
+        try:
+            made._publish()
+        except (versions.VersionTakenError, SnapshotError):  # then no version names what was written for it
+            for place in (*(self._lease(one.shard).place for one in built), self._place("leaves", name)):
+                places.remove(place)
+            raise
         return made
 
     def _publish(self) -> None:
-        taken = RuntimeError(
-            f"another program has made version {self.version} of {self.place}: "
-            "open it again, and repeat the change"
-        )
-        if max(_versions(self.place), default=0) >= self.version:  # also if theirs has expired
-            raise taken
         for shard in self.shards:
             place = self._lease(shard).place
             try:
-                present = places.read_bytes(f"{place}/manifest.json") == shard.manifest
+                present = places.read_bytes(places.under(place, snapshot.MANIFEST)) == shard.manifest
             except OSError:
                 present = False
             if not present:
@@ -349,13 +400,13 @@ class ShardedIndex:
         }
         text = json.dumps({**content, "crc32": snapshot.checksum(content)}, indent=1)
         try:
-            places.write_new(_file(self.place, self.version), text.encode())
-        except FileExistsError:
-            raise taken from None
+            versions.publish(self._place("versions"), self.version, text.encode())
+        except versions.VersionTakenError:
+            raise _taken(self.place, self.version) from None
 
     @classmethod
     def _read(cls, place: str, number: int) -> ShardedIndex:
-        file = _file(place, number)
+        file = versions.file_of(places.under(place, "versions"), number)
         text = places.read_bytes(file)
         try:
             content = json.loads(text)
@@ -402,14 +453,15 @@ def build_sharded(
     Parameters
     ----------
     subscriptions : DataFrame
-        A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
-        bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
-        no bound, and an attribute without both may be missing. Optional columns are `ttl`, seconds or a
-        day-time interval from this call on, or `expires`, timestamps or seconds since 1970, and `metadata`,
-        JSON objects as strings; null is none.
+        A row each: `id` (distinct; text, or integers that are not negative), and either `where`, an SQL
+        condition, or closed bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs
+        `low` and `high`; null is no bound, and an attribute without both may be missing. Optional columns are
+        `ttl`, seconds or a day-time interval from this call on, or `expires`, timestamps or seconds since
+        1970, and `metadata`, JSON objects as strings; null is none.
     path : path or URI
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
-        URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.
+        URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs; with its options, such as
+        ``s3://bucket/path?region=eu-west-1``.
     schema : Schema
         Schema of the events.
     shards : int, optional
@@ -433,17 +485,18 @@ def build_sharded(
     PredicateError
         A subscription or its label cannot be used; names it by its id.
     SnapshotError
-        The path is not empty, or the executors write to a file system that the driver does not see.
+        The path is not empty, another program builds there, or the executors write to a file system that
+        the driver does not see.
     """
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
     require_on_error(on_error)
     options = {} if capacity is None else {"capacity": capacity}
     capacity = tree_of(make_matcher("rtree", schema, **options)).capacity  # raises the error
-    context_of(subscriptions.sparkSession)
     place = places.absolute(path)
+    taken = SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
     if _versions(place) or places.names(place):
-        raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
+        raise taken
     given, count = SubscriptionFrame.of(subscriptions, schema).usable(on_error)
     number = min(shards or -(-count // SIZE), count) or 1
     ids, low, high = given.sample(min(1.0, 1.1 * SAMPLE * number / max(count, 1)))
@@ -453,14 +506,24 @@ def build_sharded(
     most = 2 * SIZE if shards is None else max(2 * -(-count // number), LEAST)
     draft = ShardedIndex(place, 0, schema, capacity, most, cuts, [nothing] * number, nothing)
     try:
-        return _build(given, draft)
+        versions.publish(draft._place("versions"), 0, b"")  # so that no other program builds there
+    except versions.VersionTakenError:
+        raise taken from None
+    try:
+        built = _built(given, draft)
     except BaseException:
-        places.remove(f"{place}/shards")
+        for folder in ("shards", "versions"):
+            places.remove(draft._place(folder))
         raise
+    made = draft._next(built)
+    places.remove(versions.file_of(draft._place("versions"), 0))
+    return made
 
 
-def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
-    number, place, schema, capacity = len(draft.shards), draft.place, draft.schema, draft.capacity
+def _built(given: SubscriptionFrame, draft: ShardedIndex) -> list[Built]:
+    """Return the shards of a new index, some of them perhaps empty."""
+    number, place, schema, capacity = len(draft.shards), draft._place("shards"), draft.schema, draft.capacity
+    kind = given.reader.kind
     built = draft._built(given, [None] * number)
     missing = set(range(number)) - {one.number for one in built}  # shards that a small sample missed
     if missing:
@@ -468,11 +531,18 @@ def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
         def empty(batches: Batches) -> Batches:
             for shard in _numbers(batches):
                 if shard in missing:
-                    nothing = EventFilter(schema, matcher={"name": "rtree", "capacity": capacity})
-                    yield written(shard, nothing, f"{place}/shards")
+                    yield written(shard, empty_shard(schema, capacity, kind), place)
 
         built += collected(draft._each(given.frame.sparkSession).mapInArrow(empty, BUILT))
-    return draft._next(built)
+    return built
+
+
+def _among(ids: AnyArray, others: AnyArray) -> BoolArray:
+    """Return which of n ids are among others of the same type, bool (n,)."""
+    import pandas as pd
+
+    found: BoolArray = pd.Index(ids).isin(others)
+    return found
 
 
 def _numbers(batches: Batches) -> Iterator[int]:
@@ -480,16 +550,17 @@ def _numbers(batches: Batches) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
+def _taken(place: str, number: int) -> versions.VersionTakenError:
+    return versions.VersionTakenError(
+        f"another program has made version {number} of {place}: open it again, and repeat the change"
+    )
+
+
 def _versions(place: str) -> list[int]:
     try:
-        found = places.names(f"{place}/versions")
+        return versions.numbers(places.under(place, "versions"))
     except OSError as error:
         raise SnapshotError(f"{place} cannot be read: {error}") from None
-    return [int(name[:-5]) for name in found if name.endswith(".json") and name[:-5].isdigit()]
-
-
-def _file(place: str, number: int) -> str:
-    return f"{place}/versions/{number:08d}.json"
 
 
 def _shard_to_json(shard: Shard) -> dict[str, Any]:

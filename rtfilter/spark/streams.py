@@ -8,21 +8,17 @@ recognised by its number, so that its result is written once.
 from __future__ import annotations
 
 import os
-import shutil
-import time
-import uuid
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from os import PathLike
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from rtfilter import EventFilter, SnapshotError
-from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray
 from rtfilter.basics.options import require_on_error
+from rtfilter.filter import inside
 from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (
@@ -30,18 +26,21 @@ from rtfilter.spark.balance import (
     DealDecision,
     checked,
     choose,
-    cores_of,
     decide,
     settled,
 )
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.data_frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
-from rtfilter.spark.leases import Lease, context_of, lease_of, send
-from rtfilter.spark.refusals import OnError, Refusals, TaskEventReader, own_errors
-from rtfilter.spark.routes import Reports, Route, counts
+from rtfilter.spark.data_frames import OFFSET, WORKLOAD, laid_out, matched
+from rtfilter.spark.leases import Lease, lease_of, send
+from rtfilter.spark.physical_plans import cores_of
+from rtfilter.spark.refusals import OnError, TaskEventReader, own_errors
+from rtfilter.spark.reports import BatchReport, observed
+from rtfilter.spark.routes import Route, counts
+from rtfilter.spark.sessions import connected
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
+from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, ids_of, tell, uuids, without
+from rtfilter.spark.versions import VersionTakenError
 from rtfilter.subscriptions import loading
 from rtfilter.subscriptions.loading import BadSubscription
 
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 
     from rtfilter.spark.watch import StreamMetrics
 
-#: Most seconds to wait for the counts of Spark.
-COUNTED = 1.0
 #: Versions of an index in shards that stay after a change.
 KEPT = 10
 #: Times that a snapshot is read while another program replaces it.
@@ -61,64 +58,87 @@ TRIES = 5
 class Once:
     """Writes the result of each micro-batch exactly once: a directory ``batch=<number>`` each, below `path`.
 
-    A directory appears whole, by renaming, so readers never see half of a batch (on object stores, renaming
-    copies). A batch that Spark repeats after a failure is not written again. A new query, whose batches start
-    from 0, needs another directory; that of another query is refused with a `ValueError`.
+    A directory appears whole, by renaming, so readers never see half of a batch. Object stores copy instead;
+    a batch whose copying was interrupted is written again. One that is complete is not. A new query, whose
+    batches start from 0, needs another directory; that of another query is refused with a `ValueError`, on
+    Spark Connect only if it has the next batch, too.
 
     Parameters
     ----------
     path : str
-        A directory on any file system that Spark reaches.
+        A directory on any file system that Spark reaches: S3 as ``s3a://``, with Hadoop's module hadoop-aws.
     format : str
         "parquet", or another that `DataFrameWriter` knows.
     """
 
     def __init__(self, path: str | PathLike[str], format: str = "parquet") -> None:
         self.path, self.format = os.fspath(path).rstrip("/"), format  # Spark resolves a relative path
+        self._query = ""  # known to be the one that writes here
 
     def has(self, spark: SparkSession, number: int) -> bool:
         """Return whether the result of a batch exists."""
-        self._require_own(spark)
-        system, path = self._reach(spark, f"batch={number}")
-        return bool(system.exists(path))
+        self._require_own(spark, number)
+        name = f"batch={number}"  # a copy deletes its source last
+        return self._exists(spark, name) and not self._exists(spark, f".spark-staging-*/{name}")
 
     def __call__(self, matches: DataFrame, number: int) -> None:
         """Write the result of a batch, unless it exists."""
+        from pyspark.sql import functions as sf
+
         spark = matches.sparkSession
         if self.has(spark, number):
             return
-        system, drafts = self._reach(spark, "_drafts")
-        system.delete(drafts, True)  # the drafts of a killed program
-        name = f"_drafts/{uuid.uuid4().hex}"
-        matches.write.format(self.format).save(f"{self.path}/{name}")
-        _, draft = self._reach(spark, name)
-        if not system.rename(draft, self._reach(spark, f"batch={number}")[1]):
-            raise OSError(f"cannot rename {draft} to batch={number}")
+        if "batch" in map(str.lower, matches.columns):
+            raise ValueError("the directories of Once are the column 'batch': rename that of the events")
+        # Spark writes a partition elsewhere, and renames its directory at the end.
+        parts = matches.withColumn("batch", sf.lit(number)).write.partitionBy("batch").mode("overwrite")
+        parts.option("partitionOverwriteMode", "dynamic").format(self.format).save(self.path)
+        if not self._exists(spark, f"batch={number}"):  # as nothing matched
+            matches.limit(0).write.format(self.format).save(f"{self.path}/batch={number}")
 
-    def _require_own(self, spark: SparkSession) -> None:
+    def _require_own(self, spark: SparkSession, number: int) -> None:
         """Refuse the directory of another query; the checkpoint of a query gives it its id."""
-        query = context_of(spark).getLocalProperty("sql.streaming.queryId")
-        if query is None:  # not within a query
-            return
-        system, path = self._reach(spark, "_query")
-        if not system.exists(path):
-            stream = system.create(path)
-            stream.writeBytes(query)
-            stream.close()
-            return
-        stream = system.open(path)
-        other = stream.readLine()
-        stream.close()
-        if other != query:
+        if connected(spark):  # where the query is unknown
+            query: str | None = "this one"
+            other: str | None = None
+            if not self._query and self._exists(spark, f"batch={number + 1}"):
+                other = "as it has a later batch"
+        else:
+            query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+            other = None if query in (None, self._query) else self._owner(spark, query)
+        if other not in (None, query):
             raise ValueError(
                 f"{self.path} has the results of another query, {other}: go on with its checkpoint, "
                 "or choose another directory"
             )
+        self._query = query or ""
 
-    def _reach(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
-        java: Any = spark._jvm
-        path = java.org.apache.hadoop.fs.Path(f"{self.path}/{name}")
-        return path.getFileSystem(spark._jsc.hadoopConfiguration()), path
+    def _owner(self, spark: SparkSession, query: str) -> str:
+        """Return the id of the query that the directory belongs to: of this one if there is none yet."""
+        place = f"{self.path}/_owner"
+        with suppress_missing():
+            for row in spark.read.text(place).collect():
+                return str(row[0])
+        spark.createDataFrame([(query,)], "id string").coalesce(1).write.mode("overwrite").text(place)
+        return query
+
+    def _exists(self, spark: SparkSession, name: str) -> bool:
+        with suppress_missing():
+            spark.read.format("binaryFile").load(f"{self.path}/{name}").inputFiles()
+            return True
+        return False
+
+
+@contextmanager
+def suppress_missing() -> Iterator[None]:
+    """Suppress the error of Spark that a path does not exist."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
 
 
 class MatchStage:
@@ -168,17 +188,13 @@ class MatchStage:
         self.subscriptions = 0
         self._version = ""
         self._held: Lease | None = None
-        self._reports: Reports | None = None
-        self._refusals: Refusals | None = None
+        self._before: BatchReport | None = None
         if metrics is not None:
             metrics.observe_index(lambda: self.subscriptions)
 
     @own_errors()
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match micro-batch `number`."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as sf
-
         spark, began = events.sparkSession, perf_counter()
         has = getattr(self.sink, "has", None)
         if has is not None and has(spark, number):
@@ -193,23 +209,17 @@ class MatchStage:
             named = spelled(events, [self.id, *route.schema.names])
             layout, reader = laid_out(named, route, self.id, self.on_error)
             decision = self._decide(named, route, layout, reader, numbers)
-            if self._refusals is None:
-                self._refusals = Refusals(context_of(spark))
-            reader = replace(reader, refusals=self._refusals)
-            result = matched(named, route, layout, reader, decision, details=True, reports=self._reports)
-            observed = Observation()
-            watched = result.observe(
-                observed,
-                sf.count(SUBSCRIPTION).alias("matches"),
-                sf.sum(OFFSET).alias("seconds"),
-                sf.max(OFFSET).alias("slowest"),
-            )
-            self.sink(watched.drop(WORKLOAD, OFFSET), number)
+            result = matched(named, route, layout, reader, decision, details=True, reports=True)
+            matches, report_of = observed(result, OFFSET)
+            self.sink(matches.drop(WORKLOAD, OFFSET), number)
             seconds = perf_counter() - began
-            left_out = self._refusals.take()
+            report = self._before = report_of()
+            left_out = report.left_out()
             left_out.tell()
             if self.metrics is not None:
-                self.metrics.record(size, seconds, *_observed(observed), left_out=left_out.count)
+                self.metrics.record(
+                    size, seconds, report.matches, report.seconds, report.slowest, left_out.count
+                )
                 self.metrics.decided(decision.dealt, decision.reason, decision.skew)
         finally:
             events.unpersist()
@@ -220,15 +230,13 @@ class MatchStage:
         """Decide for a batch, by the reports of the batch before it."""
         known = settled(events, route, self.balance)
         if known is not None:
-            self._reports = None
             return known
-        if self._reports is None:
-            self._reports = Reports(context_of(events.sparkSession))
-        work = self._reports.work(numbers)
-        self._reports.clear()
-        if work is not None:
-            return decide(work, cores_of(events))
-        return choose(events, route, layout, reader, self.balance)
+        work = None if self._before is None else self._before.work(numbers)
+        return (
+            choose(events, route, layout, reader, self.balance)
+            if work is None
+            else decide(work, cores_of(events))
+        )
 
     def _look(self, spark: SparkSession) -> Route:
         """Return the route to the newest version."""
@@ -241,7 +249,7 @@ class MatchStage:
             held = self._hold(lease)
             send(spark, held)
             if self._held is not None:
-                shutil.rmtree(self._held.place, ignore_errors=True)  # no batch needs it now
+                self._held.release()  # no batch needs it now
             self._held = held
             self._saw(held.digest, held.subscriptions)
         return Route.whole(self._held)
@@ -261,21 +269,6 @@ class MatchStage:
         self._version, self.subscriptions = version, subscriptions
 
 
-def _observed(observation: Any) -> tuple[int, float, float]:
-    """Return the number of matches, and the sum and the greatest of their offsets in seconds.
-
-    All are 0 if Spark did not count them. It does not if a sink uses the result by ``foreachPartition``,
-    for example; then it would wait for ever.
-    """
-    limit = perf_counter() + COUNTED
-    while not observation._jo.future().isCompleted():
-        if perf_counter() > limit:
-            return 0, 0.0, 0.0
-        time.sleep(0.005)
-    found = observation.get
-    return found["matches"], found["seconds"] or 0.0, found["slowest"] or 0.0
-
-
 class ChangeStage:
     """Applies each micro-batch of changes to an index, as a new version.
 
@@ -286,7 +279,8 @@ class ChangeStage:
     Parameters
     ----------
     index : path or URI
-        The place of an index that `EventFilter.save` or `build_sharded` made; no other program may change it.
+        The place of an index that `EventFilter.save` or `build_sharded` made. No other program may change
+        the first; if one changes an index in shards, a batch is applied to the version that it made.
     order : str, optional
         A column by which the changes of one subscription are ordered; the last one counts. Without it, a
         batch may have only one change of each subscription. Of equal ones, any may count.
@@ -295,12 +289,20 @@ class ChangeStage:
         log, with id and reason; call this with a `rtfilter.BadSubscription` for each; or apply nothing and
         raise an error, with which the query ends, and fails at the same batch when it continues. The
         subscription that a bad change would replace stays.
+    metrics : StreamMetrics, optional
+        Counts changes that are left out.
     """
 
     def __init__(
-        self, index: str | PathLike[str], *, order: str | None = None, on_error: loading.OnError = "skip"
+        self,
+        index: str | PathLike[str],
+        *,
+        order: str | None = None,
+        on_error: loading.OnError = "skip",
+        metrics: StreamMetrics | None = None,
     ) -> None:
         require_on_error(on_error)
+        self.metrics = metrics
         self.place, self.order, self.on_error = places.absolute(index), order, on_error
         self._filter: EventFilter | None = None
 
@@ -320,47 +322,67 @@ class ChangeStage:
             changes = ordered.where(f"`{place}` = 1 OR id IS NULL")
             left_out = (place, self.order)
             changes = changes.select(*(quoted(name) for name in changes.columns if name not in left_out))
+        if ShardedIndex.find(self.place) is None:
+            if places.local(self.place) is None:
+                raise SnapshotError(f"{self.place}: only an index of build_sharded can be changed there")
+            if lease_of(self.place).kind is UUID:
+                changes = changes.withColumn("id", sf.lower("id"))  # equal UUIDs become equal texts
         changes = changes.persist()
         try:
-            single = self._one_of_each(changes)
+            bad: list[BadSubscription] = []
+            on_error: loading.OnError = "raise" if self.on_error == "raise" else bad.append
+            single = _one_of_each(changes, on_error)
             gone = sf.lit(False)
             if "removed" in single.columns:
                 gone = sf.coalesce(sf.col("removed"), gone)
-            removed = single.where(gone).select("id").toArrow().column("id").to_numpy()
+            removed = ids_of(single.where(gone))
             given = single.where(~gone).drop("removed")
-            index = ShardedIndex.find(self.place)
-            if index is not None:
-                index.update(given, removed, on_error=self.on_error).expire(KEPT)
-            else:
-                self._change(given, removed)
+            if not self._change_shards(given, removed, bad):
+                self._change(given, removed, on_error)
+            tell(bad, self.on_error)
+            if self.metrics is not None:
+                self.metrics.left_out_changes(len(bad))
         finally:
             changes.unpersist()
 
-    def _one_of_each(self, changes: DataFrame) -> DataFrame:
-        """Return the changes of ids with one change; changes without an id, or several of one id, are bad."""
-        rows = changes.groupBy("id").count().where("count > 1 OR id IS NULL").collect()
-        remedy = "times; name a column that orders the changes: ChangeStage(order=...)"
-        bad = []
-        for id, count in rows:
-            reason = f"{count} changes have no id" if id is None else f"occurs {count} {remedy}"
-            if self.on_error == "raise":
-                raise ValueError(reason if id is None else f"subscription {id} {reason}")
-            bad.append(BadSubscription(NO_ROW, id, None, ValueError(reason)))
-        tell(bad, self.on_error)
-        return without(changes, [one.id for one in bad])
+    def _change_shards(self, given: DataFrame, removed: AnyArray, bad: list[BadSubscription]) -> bool:
+        """Apply changes to the newest version of an index in shards; return False if there is none.
 
-    def _change(self, given: DataFrame, removed: ArrayLike) -> None:
-        path = places.local(self.place)
-        if path is None:
-            raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
+        Changes that cannot be used are added to `bad`.
+        """
+        while (index := ShardedIndex.find(self.place)) is not None:
+            unusable: list[BadSubscription] = []
+            with suppress(VersionTakenError):
+                on_error: loading.OnError = "raise" if self.on_error == "raise" else unusable.append
+                index.update(given, removed, on_error=on_error).expire(KEPT)
+                bad += unusable
+                return True
+        return False
+
+    def _change(self, given: DataFrame, removed: AnyArray, on_error: loading.OnError) -> None:
         if self._filter is None:
             lease = lease_of(self.place)
-            self._filter = EventFilter.load(path, matcher=None if lease.scan else lease.matcher)
+            self._filter = EventFilter.load(self.place, matcher=None if lease.scan else lease.matcher)
         filter, self._filter = self._filter, None  # after a failure it may have half of a change
-        subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(self.on_error)
+        kind = inside(filter).subscriptions.kind
+        subscriptions, _ = SubscriptionFrame.of(given, filter.schema, kind).usable(on_error)
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
-        ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
-        filter.unsubscribe_many(ids)
+        ids = [*table.column("id").to_pylist(), *removed.tolist()]
+        filter.unsubscribe_many([id for id in uuids(ids) if type(id) is UUID] if kind is UUID else ids)
         subscriptions.reader.subscribe(filter, table)
-        filter.save(path)
+        filter.save(self.place)
         self._filter = filter
+
+
+def _one_of_each(changes: DataFrame, on_error: loading.OnError) -> DataFrame:
+    """Return the changes of ids with one change; changes without an id, or several of one id, are bad."""
+    rows = changes.groupBy("id").count().where("count > 1 OR id IS NULL").collect()
+    remedy = "times; name a column that orders the changes: ChangeStage(order=...)"
+    bad = []
+    for id, count in rows:
+        reason = f"{count} changes have no id" if id is None else f"occurs {count} {remedy}"
+        if on_error == "raise":
+            raise ValueError(reason if id is None else f"subscription {id} {reason}")
+        bad.append(BadSubscription(NO_ROW, id, None, ValueError(reason)))
+    tell(bad, on_error)
+    return without(changes, [one.id for one in bad])

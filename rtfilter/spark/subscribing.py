@@ -9,13 +9,16 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
-from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.basics.text import listed
 from rtfilter.filter import inside, part_of
 from rtfilter.matchers.rtree import shown, tree_of
@@ -24,12 +27,13 @@ from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.predicates.templates.many import compile_many
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
-from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
+from rtfilter.spark.blocks import Layout, arrow_type, blocks, gathered, quoted
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.cuts import Cuts
+from rtfilter.spark.cuts import Cuts, keys_of
 from rtfilter.spark.leases import Lease
 from rtfilter.spark.refusals import NAMED, LeftOut
 from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.ids import WORDS, asked_ids
 from rtfilter.subscriptions.loading import BadSubscription, Load, OnError
 from rtfilter.subscriptions.subscription_tables import COLUMNS, SubscriptionTable, read_table
 
@@ -82,11 +86,14 @@ class SubscriptionReader:
     Attributes
     ----------
     schema : Schema
+    kind : type
+        Type of the ids: int, str, or uuid.UUID for UUIDs that the frame has as text.
     moment : float
         Start of all TTLs, in seconds since 1970, the same in all tasks.
     """
 
     schema: Schema
+    kind: type = int
     moment: float = dataclasses.field(default_factory=time.time)
 
     def clock(self) -> float:
@@ -96,29 +103,29 @@ class SubscriptionReader:
     def _table(self, batch: pa.RecordBatch | pa.Table) -> SubscriptionTable:
         table = read_table(batch, self.schema)
         assert table is not None
-        return table
+        return table if self.kind is not UUID else table._replace(ids=uuids(table.ids))
 
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the ids, int64 (n,), and low and high ends of the box around each, float64 (n, d).
+        """Return the `keys_of` n ids, and low and high ends of the box around each, float64 (n, d).
 
         Raises `PredicateError`, which names the subscription.
         """
-        ids, table = batch.column("id").to_numpy().astype(np.int64), self._table(batch)
+        ids, table = batch.column("id").to_numpy(zero_copy_only=False), self._table(batch)
         try:
             if table.bounds is not None:
                 bounds = compile_bounds(*table.bounds, self.schema)
-                return ids, bounds.low, bounds.high
+                return keys_of(ids), bounds.low, bounds.high
             compiled = compile_many(table.where or [], self.schema)
         except PredicateError as error:
             raise error if error.row is None else _refused(ids[error.row], error) from None
         boxes = compiled.boxes
         if compiled.owners is None:
-            return ids, boxes.low, boxes.high
-        return ids, *_around(compiled.owners, boxes.low, boxes.high, len(ids))
+            return keys_of(ids), boxes.low, boxes.high
+        return keys_of(ids), *_around(compiled.owners, boxes.low, boxes.high, len(ids))
 
     def bad(self, batch: pa.RecordBatch) -> list[BadSubscription]:
         """Return the subscriptions that cannot be used. Ids that occur twice are not among them."""
-        load = Load(Subscriptions(self.schema, kind=int, clock=self.clock), self._table(batch), "skip")
+        load = Load(Subscriptions(self.schema, kind=self.kind, clock=self.clock), self._table(batch), "skip")
         load.read()
         for one in load.bad.values():
             if isinstance(one.error, PredicateError):
@@ -150,28 +157,33 @@ class SubscriptionFrame:
     reader: SubscriptionReader
 
     @classmethod
-    def of(cls, frame: DataFrame, schema: Schema) -> SubscriptionFrame:
+    def of(cls, frame: DataFrame, schema: Schema, kind: type | None = None) -> SubscriptionFrame:
         """Check a frame with columns `id` and `where`, or ``low.<attribute>`` and ``high.<attribute>``.
 
-        Bounds may also be in structs `low` and `high`. Raises `PredicateError`, or `ValueError` for the ids.
+        Bounds may also be in structs `low` and `high`. `kind` is the type of the ids that the index has
+        already. Raises `PredicateError`, or `ValueError` for the ids.
         """
         import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_type
-        from pyspark.sql.types import IntegralType
+        from pyspark.sql.types import IntegralType, StringType
 
         bounds = [f"{side}.{name}" for side in SIDES for name in schema.names]
         flat = _with_labels(_flattened(spelled(frame, [*COLUMNS, *bounds])))
-        if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
+        if flat.columns.count("id") != 1:
+            raise ValueError(f"subscriptions need one column id; they have {listed(flat.columns)}")
+        column = flat.schema["id"].dataType
+        if not isinstance(column, IntegralType | StringType):
+            raise ValueError(f"the column id holds integers or text, not {column.simpleString()}")
+        given = int if isinstance(column, IntegralType) else str
+        if kind is not None and (kind is int) != (given is int):
             raise ValueError(
-                f"subscriptions need one column id of integers; they have {listed(flat.columns)}. "
-                "Text ids and UUIDs are for an EventFilter, which match_frame takes"
+                f"the ids of this index are {WORDS[kind]}, the column id holds {WORDS[given]}: cast it"
             )
-        kinds = [(one.name, to_arrow_type(one.dataType, timezone="UTC")) for one in flat.schema.fields]
+        kinds = [(one.name, arrow_type(one.dataType)) for one in flat.schema.fields]
         read_table(pa.schema(kinds).empty_table(), schema)  # raises the error
         where = dict(kinds).get("where", pa.string())
         if not pa.types.is_string(where):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {where}")
-        return cls(flat, Layout.of(flat, flat.columns, "id"), SubscriptionReader(schema))
+        return cls(flat, Layout.of(flat, flat.columns, "id"), SubscriptionReader(schema, kind or given))
 
     def usable(self, on_error: OnError) -> tuple[SubscriptionFrame, int]:
         """Return the subscriptions that can be used, and their number; with "raise", all of them.
@@ -217,13 +229,13 @@ class SubscriptionFrame:
         """Return the number of rows. Raises `ValueError` for ids that are null, negative or not distinct."""
         from pyspark.sql import functions as sf
 
-        column = sf.col("id")
+        column, number = sf.col("id"), sf.col("id") if self.reader.kind is int else sf.lit(0)
         found = self.frame.select(
             sf.count("*").alias("rows"),
             sf.count(column).alias("ids"),
             sf.countDistinct(column).alias("distinct"),
-            sf.min(column).alias("least"),
-            sf.max(column).alias("most"),
+            sf.min(number).alias("least"),
+            sf.max(number).alias("most"),
         ).collect()[0]
         if found.ids < found.rows:
             raise ValueError(f"{found.rows - found.ids} subscriptions have no id; give each one")
@@ -236,13 +248,12 @@ class SubscriptionFrame:
             raise ValueError(f"subscription {twice.id} occurs {twice['count']} times; ids must be distinct")
         return int(found.rows)
 
-    def ids(self) -> IntArray:
-        """Return all ids, int64 (n,)."""
-        found: IntArray = self.frame.select("id").toArrow().column("id").to_numpy().astype(np.int64)
-        return found
+    def ids(self) -> AnyArray:
+        """Return all ids, int64 (n,), or object (n,) of text."""
+        return ids_of(self.frame)
 
     def sample(self, share: float) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return ids and hulls, as `SubscriptionReader.hulls` does, of about this share of the rows."""
+        """Return keys and hulls, as `SubscriptionReader.hulls` does, of about this share of the rows."""
         layout, reader, dimensions = self.layout, self.reader, self.reader.schema.dimensions
 
         def read_hulls(batches: Batches) -> Batches:
@@ -287,12 +298,7 @@ class SubscriptionFrame:
             for (number,), batch in gathered(batches, [SHARD]):
                 before = shards[number]
                 filter = (
-                    EventFilter(
-                        reader.schema,
-                        matcher={"name": "rtree", "capacity": capacity},
-                        max_unbounded=None,
-                        clock=reader.clock,
-                    )
+                    empty_shard(reader.schema, capacity, reader.kind, reader.clock)
                     if before is None
                     else before.load(reader.clock)
                 )
@@ -307,17 +313,40 @@ class SubscriptionFrame:
         return collected(dealt.repartitionById(len(shards), SHARD).mapInArrow(build, BUILT))
 
 
-def without(frame: DataFrame, ids: list[int | None]) -> DataFrame:
+def empty_shard(
+    schema: Schema, capacity: tuple[int, int], kind: type, clock: Callable[[], float] = time.time
+) -> EventFilter:
+    """Return a shard without subscriptions."""
+    matcher = {"name": "rtree", "capacity": capacity}
+    return EventFilter(schema, matcher=matcher, ids=kind, max_unbounded=None, clock=clock)
+
+
+def ids_of(frame: DataFrame) -> AnyArray:
+    """Return the column `id` of a frame without null, int64 (n,), or object (n,) of text."""
+    column: AnyArray = frame.select("id").dropna().toArrow().column("id").to_numpy()
+    return column if column.dtype == object else column.astype(np.int64)
+
+
+def uuids(texts: Sequence[str | None]) -> list[UUID | str | None]:
+    """Return the UUIDs in some texts; a text without one stays as it is."""
+    found: list[UUID | str | None] = list(texts)
+    for row, text in enumerate(texts):
+        with suppress(ValueError, TypeError):
+            found[row] = UUID(text)
+    return found
+
+
+def without(frame: DataFrame, ids: list[Any]) -> DataFrame:
     """Return the rows of a frame that have other ids; None stands for no id."""
     import pyarrow as pa
     from pyspark.sql import functions as sf
 
     if None in ids:
         frame = frame.where("id IS NOT NULL")
-    gone = {id for id in ids if id is not None}
+    gone = {str(id) if isinstance(id, UUID) else id for id in ids if id is not None}
     if not gone:
         return frame
-    table = frame.sparkSession.createDataFrame(pa.table({"id": pa.array(gone, pa.int64())}))
+    table = frame.sparkSession.createDataFrame(pa.table({"id": pa.array(gone)}))
     return frame.join(sf.broadcast(table), "id", "left_anti")
 
 
@@ -383,19 +412,21 @@ def _flattened(frame: DataFrame) -> DataFrame:
 def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batches:
     """Cut a shard into parts, save each, and yield rows of `BUILT`."""
     ids, low, high = hulls(filter)
-    step = max(len(ids) // (SAMPLE * parts), 1)
-    cuts = Cuts.into(parts, low[::step], high[::step], ids[::step])
-    part = cuts.place(low, high, ids)
+    keys, step = keys_of(ids), max(len(ids) // (SAMPLE * parts), 1)
+    cuts = Cuts.into(parts, low[::step], high[::step], keys[::step])
+    part = cuts.place(low, high, keys)
     for own in range(parts):
         yield written(number, part_of(filter, ids[part == own]), place, own, cuts if own == 0 else NO_CUTS)
 
 
-def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
-    ids = filter.ids()
+def hulls(filter: EventFilter) -> tuple[AnyArray, FloatArray, FloatArray]:
+    """Return the ids, (n,), and the box around all boxes of each, float64 (n, d) twice."""
+    held = inside(filter).subscriptions
+    ids = held.ids(held.moment())
+    handles = held.labels.handles(asked_ids(ids, held.kind))  # ascending
     of_box, low, high, _ = tree_of(inside(filter).matcher).content()
-    there = np.isin(of_box, ids)  # leaves out expired subscriptions
-    owners = np.searchsorted(ids, of_box[there])
+    there = np.isin(of_box, handles)  # leaves out expired subscriptions
+    owners = np.searchsorted(handles, of_box[there])
     return ids, *_around(owners, low[there], shown(filter.schema, high)[there], len(ids))
 
 
@@ -421,7 +452,7 @@ def written(
 
     name = uuid.uuid4().hex
     filter.repack()  # as the saved one: events are led to its leaves
-    manifest = save(filter, f"{place}/{name}")
+    manifest = save(filter, places.under(place, name))
     sides = np.zeros((2, 0, filter.schema.dimensions))
     tree = tree_of(inside(filter).matcher)
     if len(tree):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from prometheus_client import CollectorRegistry
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rtfilter.adaptive import powers_of_two
+from rtfilter.spark.tracking import LEFT_OUT
 from rtfilter.watch.metrics import SECONDS, Histogram, serve
 
 #: Micro-batches take longer than events.
@@ -23,7 +24,7 @@ BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.
 
 
 class StreamMetrics(Collector):
-    """Metrics of one `MatchStage`, in a new registry unless one is given.
+    """Metrics of one `MatchStage` and any `ChangeStage`, in a new registry unless one is given.
 
     Seconds of a batch are those until its result is written, when all its matches are known. Offsets are
     seconds from the start of a task to an answer within it.
@@ -40,13 +41,20 @@ class StreamMetrics(Collector):
         self.versions = 0
         self._lock = threading.Lock()
         self._seconds: dict[int, Histogram] = {}
-        self._events = self._matches = self._left_out = 0
+        self._events = self._matches = self._left_out = self._changes_left_out = 0
         self._offset = self._slowest = 0.0
         self._queries: dict[str, dict[str, Any]] = {}
         self._decisions: dict[tuple[bool, str], int] = {}
         self._skew = 1.0
         self._subscriptions: Callable[[], int] = lambda: 0
         self.registry.register(self)
+
+    def __reduce__(self) -> NoReturn:
+        """Raise `TypeError`: no other process could be scraped."""
+        raise TypeError(
+            "metrics of a MatchStage need a classic session: Spark Connect runs the stage on its server; "
+            "leave out `metrics`, and use metrics.listen(spark) for the progress of queries"
+        )
 
     def serve(self, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
         """Expose the registry at http://address:port/metrics; see `rtfilter.watch.metrics.serve`."""
@@ -87,6 +95,16 @@ class StreamMetrics(Collector):
             self._left_out += left_out
             self._offset += offset
             self._slowest = slowest
+
+    def left_out_events(self, count: int) -> None:
+        """Record events of a query of `track_stream` that cannot be used."""
+        with self._lock:
+            self._left_out += count
+
+    def left_out_changes(self, count: int) -> None:
+        """Record changes of subscriptions that cannot be used."""
+        with self._lock:
+            self._changes_left_out += count
 
     def decided(self, dealt: bool, reason: str, skew: float | None) -> None:
         """Record whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.DealDecision`."""
@@ -148,6 +166,7 @@ class StreamMetrics(Collector):
             ),
             (Counter, "events", "Events matched in micro-batches", self._events),
             (Counter, "events_left_out", "Events that cannot be used", self._left_out),
+            (Counter, "changes_left_out", "Changes that cannot be used", self._changes_left_out),
             (Counter, "matches", "Matches found in micro-batches", self._matches),
             (
                 Counter,
@@ -191,6 +210,9 @@ class _Listener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
         self._names[progress.id] = progress.name or "unnamed"
+        tracked = progress.observedMetrics.get(LEFT_OUT)
+        if tracked is not None:
+            self._metrics.left_out_events(tracked[0] or 0)
         per_second = progress.processedRowsPerSecond
         self._metrics.progressed(
             self._names[progress.id],

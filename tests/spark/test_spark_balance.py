@@ -12,7 +12,9 @@ from rtfilter import EventFilter, Schema
 from rtfilter.filter import inside
 from rtfilter.spark import MatchStage, balance, match_frame
 from rtfilter.spark.balance import decide, slowest
-from rtfilter.spark.routes import ENOUGH, Reports, Work, seen
+from rtfilter.spark.refusals import LeftOut
+from rtfilter.spark.reports import BatchReport, TaskReport
+from rtfilter.spark.routes import ENOUGH, Work, seen
 from rtfilter.spark.watch import StreamMetrics
 from spark_cases import frame, pairs
 
@@ -325,9 +327,7 @@ def test_a_look_computes_no_more_than_the_first_events(spark):
 
 def reports(told):
     """What tasks reported: events, visits and hits by partition."""
-    found = Reports(SimpleNamespace(accumulator=lambda value, param: SimpleNamespace(value=value)))
-    found._total.value = told
-    return found
+    return BatchReport({part: TaskReport(part, *found, LeftOut()) for part, found in told.items()})
 
 
 def test_a_batch_is_expected_to_be_like_the_one_before():
@@ -345,12 +345,10 @@ def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
     crowd.save(tmp_path / "index")
     values = points(40, 30)
     events = spark.read.parquet(written(tmp_path / "events", values[:40], values[40:]))
-    told = []
     stage = MatchStage(tmp_path / "index", lambda matches, number: matches.count(), balance="auto")
     stage._decide = lambda *_: balance.DealDecision(dealt, "")
-    stage._reports = Reports(spark.sparkContext)
     stage(events, 0)
-    told = stage._reports._total.value
+    told = {part: (task.events, task.visits, task.hits) for part, task in stage._before.tasks.items()}
     visits, hits = inside(crowd).matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
     assert told == {
         0: (40, visits[:40].sum(), hits[:40].sum()),

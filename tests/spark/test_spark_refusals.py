@@ -1,11 +1,13 @@
 """A row that cannot be used is named by its id, and stops no stream."""
 
 import logging
+import os
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from lengths import long_but
 from rtfilter import (
@@ -17,10 +19,11 @@ from rtfilter import (
     Schema,
     SnapshotError,
 )
-from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, refusals, track_stream
+from rtfilter.spark import ChangeStage, MatchStage, Once, build_sharded, match_frame, refusals, track_stream
 from rtfilter.spark.refusals import NAMED, LeftOut, TaskEventReader, own_error
 from rtfilter.spark.subscribing import SubscriptionReader
 from rtfilter.spark.watch import StreamMetrics
+from spark_cases import wait
 
 SCHEMA = Schema({"x": float, "at.n": Attribute(int, low=0, high=9)})
 INFINITE = "attribute 'x' is infinite or beyond float64; leave it out or clip it"
@@ -55,7 +58,7 @@ def test_events_that_cannot_be_used_are_left_out(kind, told):
     found, read = reader.read(events, left_out)
     assert found.column("id").to_pylist() == ["e0", "e4"]
     assert read.points[:, 0].tolist() == [0.5, 0.5]
-    reader.report(left_out)
+    left_out.tell()
     assert told() == [
         f"left out: event 'e1': {INFINITE}",
         "left out: event 'e2': attribute 'at.n' is 12, outside its domain [0, 9]",
@@ -163,6 +166,17 @@ def test_frames_leave_out_what_they_are_told_to(spark, index):
         match_frame(events, index, on_error=None)
 
 
+def test_events_that_spark_cannot_read_are_bad(spark, index, tmp_path, told):
+    (tmp_path / "events").write_text('{"id": 1, "x": "much"}\n{"id": 3, "x": 0.5}\n')
+    events = spark.read.schema(f"{KINDS}, _corrupt_record string").json(str(tmp_path / "events"))
+    with pytest.raises(EventError, match=r"^event 1: Spark cannot read it: '.*much"):
+        match_frame(events, index).collect()
+    seen = []
+    MatchStage(index, lambda matches, n: seen.extend(matches.collect()))(events, 0)
+    assert seen == [(3, 0)]
+    assert [text.partition(": '")[0] for text in told()] == ["left out: event 1: Spark cannot read it"]
+
+
 @pytest.mark.parametrize("balance", long_but([False, True], [True]))
 def test_a_stage_leaves_bad_events_out_and_counts_them(spark, index, told, balance):
     metrics, seen = StreamMetrics(), []
@@ -182,14 +196,47 @@ def test_a_stage_leaves_bad_events_out_and_counts_them(spark, index, told, balan
         )
 
 
+def test_a_stream_goes_on_after_a_bad_event(spark, index, tmp_path):
+    """One that raises names the event, and goes on when that is mended or may be skipped."""
+    good, bad = '{"id": 3, "x": 0.5, "at": {"n": 1}}\n', '{"id": 2, "x": 0.5, "at": {"n": 12}}\n'
+    files = [tmp_path / "events" / f"{number}.json" for number in range(3)]
+    files[0].parent.mkdir()
+    for number, (file, text) in enumerate(zip(files, (good + bad, bad, good), strict=True)):
+        file.write_text(text)
+        os.utime(file, (10**9 + number, 10**9 + number))
+
+    def run(on_error):
+        source = spark.readStream.schema(KINDS).option("maxFilesPerTrigger", 1).json(str(files[0].parent))
+        stage = MatchStage(index, Once(tmp_path / "out"), on_error=on_error)
+        writer = source.writeStream.foreachBatch(stage).option("checkpointLocation", str(tmp_path / "state"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match=r"event 2: attribute 'at\.n' is 12, outside"):
+        run("raise")
+    files[0].write_text(good)
+    with pytest.raises(StreamingQueryException, match="event 2: attribute"):
+        run("raise")
+    run("skip")
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted((row.batch, row.id, row.subscription) for row in found) == [
+        (batch, 3, subscription) for batch in (0, 2) for subscription in (0, 1)
+    ]
+
+
 @pytest.mark.long
 def test_tracking_goes_on_after_a_bad_event(spark, index, tmp_path):
     spark.createDataFrame(ROWS[1:], KINDS).write.json(str(tmp_path / "events"))
     source = spark.readStream.schema(KINDS).json(str(tmp_path / "events"))
 
+    metrics = StreamMetrics()
+    unlisten = metrics.listen(spark)
     changes = track_stream(source, index, "id", order="x")
     query = changes.writeStream.format("memory").queryName("tracked").trigger(availableNow=True).start()
     query.awaitTermination()
+    value = metrics.registry.get_sample_value
+    wait(lambda: value("rtfilter_spark_query_running", {"query": "tracked"}) == 0)
+    unlisten()
+    assert value("rtfilter_spark_events_left_out_total") == 1
     found = spark.table("tracked").collect()
     assert sorted((row.id, row.subscription) for row in found) == [(3, 0), (3, 1), (4, 1)]
 
@@ -229,7 +276,9 @@ def test_a_bad_change_leaves_what_it_would_replace(spark, tmp_path, told):
     filter.subscribe_many(["x > 0"] * 5)
     filter.save(tmp_path / "index")
     changes = spark.createDataFrame([*RULES, (None, "x > 0", None), (0, "x > 9", None)], RULE)
-    ChangeStage(tmp_path / "index")(changes, 0)
+    metrics = StreamMetrics()
+    ChangeStage(tmp_path / "index", metrics=metrics)(changes, 0)
+    assert metrics.registry.get_sample_value("rtfilter_spark_changes_left_out_total") == 4
     assert EventFilter.load(tmp_path / "index").match({"x": 1.0}).tolist() == [1, 2, 3, 4]
     assert sorted(text.partition(";")[0].partition(": metadata ")[0] for text in told()) == [
         "left out: 1 changes have no id",

@@ -1,8 +1,11 @@
 """An index in shards gives what one in a piece gives, in every version."""
 
+import gc
 import json
 import shutil
 import time
+import weakref
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -342,7 +345,7 @@ def test_mistakes_change_nothing(spark, built, tmp_path):
     twice = good.withColumn("low", sf.struct(sf.lit(1.0).alias("x")))
     refuse(PredicateError, "column 'low.x' occurs twice", twice)
     refuse(ValueError, "1 subscriptions have no id", subscriptions(spark, low, high, [1, 2, None, 4]))
-    refuse(ValueError, "one column id of integers", good.drop("id"))
+    refuse(ValueError, "subscriptions need one column id", good.drop("id"))
     refuse(PredicateError, "unknown attribute 'z'", good, schema=Schema({"x": float, "y": float}))
     refuse(PredicateError, "holds double, but the attribute is a bool", good,
            schema=Schema({"x": float, "y": float, "z": bool}))  # fmt: skip
@@ -431,6 +434,9 @@ def test_two_writers_do_not_overwrite_each_other(spark, built, tmp_path):
     third.expire()
     with pytest.raises(RuntimeError, match="another program has made version 2"):
         replace(third, version=2)._publish()  # their version 2 is gone, but not free
+    leases._open.clear()
+    with pytest.raises(RuntimeError, match="another program has made version 2"):
+        index.remove(before.ids()[1:2])  # so are shards of version 1
     assert ShardedIndex.open(tmp_path / "index") == third
 
 
@@ -503,7 +509,7 @@ def test_shards_of_another_file_system_are_fetched_once(spark, built, tmp_path, 
     assert copies == []
 
 
-def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
+def test_directories_are_copied_to_any_file_system(tmp_path, monkeypatch):
     from pyarrow import fs
 
     reach = places.reach
@@ -516,19 +522,16 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
             else reach(place)
         ),
     )
-    for place in ("far://a/1.json", str(tmp_path / "b" / "1.json")):
-        places.write_new(place, b"one")
-        with pytest.raises(FileExistsError):
-            places.write_new(place, b"two")  # of the same process
-        assert places.read_bytes(place) == b"one"
-        assert places.names(place.rpartition("/")[0]) == ["1.json"]
-        places.remove(place)
-        places.remove(place)
-        assert places.names(place.rpartition("/")[0]) == []
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "file").write_bytes(b"3")
     places.copy(str(tmp_path / "c"), "far://d/e")
     assert places.read_bytes("far://d/e/file") == b"3"
+    for _ in range(2):
+        places.remove("far://d")
+    assert places.names("far://d/e") == []
+
+
+def test_a_file_system_that_nobody_knows():
     with pytest.raises(SnapshotError, match="a path, or a URI of hdfs, s3, gs or abfs"):
         ShardedIndex.open("nowhere://there/x")
 
@@ -537,6 +540,28 @@ def test_versions_are_written_once_on_any_file_system(tmp_path, monkeypatch):
 def test_local_places(text):
     assert str(places.local(text)) == "/a b"
     assert places.local("s3://a/b") is None
+
+
+def test_options_of_a_uri_stay_at_its_end():
+    place = places.absolute("s3://bucket/a/?region=x")
+    assert places.under(place, "b/c") == "s3://bucket/a/b/c?region=x"
+    assert places.under("/a?b", "c") == "/a?b/c"
+
+
+def test_indexes_that_are_closed_are_released(tmp_path, monkeypatch):
+    """Although they refer to themselves, and the garbage collector has been told to pass over them."""
+    monkeypatch.setattr(leases, "OPEN", 0)
+    monkeypatch.setattr(leases, "_open", OrderedDict())
+    opened = []
+    for count in (1, 2, 3):
+        filter = EventFilter(SCHEMA)
+        filter.subscribe_boxes(*boxes(count))
+        filter.save(tmp_path / str(count))
+        index = leases.lease_of(str(tmp_path / str(count))).open()
+        opened.append(weakref.ref(inside(index).subscriptions))
+        del index
+        gc.freeze()
+    assert [one() is None for one in opened] == [True, True, False]
 
 
 # Cuts

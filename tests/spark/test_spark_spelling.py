@@ -4,7 +4,8 @@ import logging
 from unicodedata import normalize
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import main
@@ -36,8 +37,7 @@ def found(given, wanted, sensitive=False):
     ("given", "wanted", "names"),
     [
         (["Price", "other"], ["price"], ["price", "other"]),
-        (["Price", "price"], ["price"], ["Price", "price"]),
-        (["x", "X"], ["x", "X"], ["x", "X"]),
+        (["other", "Other", "price"], ["price"], ["other", "Other", "price"]),
         ([("At", ["Depth", "Rest"])], ["at.depth"], [("at", ["depth", "Rest"])]),
         ([("A", [("B", ["C"])])], ["a.b.c"], [("a", [("b", ["c"])])]),
         (["AT.Depth"], ["at.depth"], ["at.depth"]),
@@ -50,13 +50,35 @@ def test_names_are_found_in_every_spelling(given, wanted, names):
     assert found(given, wanted) == struct(names)
 
 
-def test_a_column_that_is_meant_by_chance_is_refused():
-    with pytest.raises(
-        ValueError, match="'PRICE' and 'Price' differ in case only, and none is 'price': rename"
-    ):
-        found(["PRICE", "Price"], ["price"])
-    with pytest.raises(ValueError, match=r"'at\.BB' and 'at\.Bb' differ in case only, and none is 'at\.bb'"):
-        found([("at", ["BB", "Bb"])], ["at.bb"])
+@pytest.mark.parametrize(
+    ("given", "wanted", "message"),
+    [
+        (["PRICE", "price"], ["price"], "'PRICE' and 'price' are both 'price' to Spark: rename"),
+        (["x", "X"], ["x", "X"], "'x' and 'X' are both 'X' to Spark"),
+        ([("at", ["BB", "Bb"])], ["at.bb"], r"'at\.BB' and 'at\.Bb' are both 'at\.bb' to Spark"),
+        ([("at", ["b"]), ("At", ["b"])], ["at.b"], "'at' and 'At' are both 'at' to Spark"),
+    ],
+)
+def test_a_name_that_is_ambiguous_to_spark_is_refused(given, wanted, message):
+    with pytest.raises(ValueError, match=message):
+        found(given, wanted)
+    assert found(given, wanted, sensitive=True) == struct(given)
+
+
+def test_a_column_that_occurs_twice_is_refused_where_it_is_wanted():
+    fields = [StructField(name, LongType()) for name in ("x", "other", "x", "other")]
+    for sensitive in (True, False):
+        with pytest.raises(ValueError, match="'x' and 'x' are both 'x' to Spark"):
+            renamed(fields, frozenset("x"), sensitive)
+        assert renamed(fields, frozenset("y"), sensitive) == fields
+
+
+def test_fields_in_arrays_have_names_in_every_spelling():
+    def staff(name):
+        return StructField("staff", ArrayType(ArrayType(struct([name])), False))
+
+    assert renamed([staff("Pay")], frozenset(["staff.pay"]), False) == [staff("pay")]
+    assert renamed([staff("Pay")], frozenset(["staff.pay"]), True) == [staff("Pay")]
 
 
 def test_where_case_counts_the_log_tells_once_of_a_column_that_would_serve(caplog):
@@ -114,9 +136,13 @@ def test_streams_and_shards_resolve_names_as_spark_does(spark, filter, tmp_path)
 
 def test_exact_names_count_where_case_does(spark, filter):
     events = spark.createDataFrame([(7, 2.0, 0.0)], "id int, Price double, price double")
-    assert match_frame(events, filter).collect() == []
+    with pytest.raises(ValueError, match="'Price' and 'price' are both 'price' to Spark"):
+        match_frame(events, filter)
+    with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
+        events.select("price").collect()
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
+        assert match_frame(events, filter).collect() == []
         assert match_frame(events.drop("price").withColumnRenamed("Price", "price"), filter).collect() == [
             (7, 0)
         ]

@@ -21,7 +21,7 @@ from lengths import long_but
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.spark import ChangeStage, MatchStage, Once, ShardedIndex, build_sharded
 from rtfilter.spark.watch import StreamMetrics
-from spark_cases import temporary
+from spark_cases import temporary, wait
 
 SCHEMA = Schema({"x": float})
 BATCHES = 0, 3, 7
@@ -109,13 +109,6 @@ def test_a_stream_gives_all_matches_once(spark, files, tmp_path, sharded):
     assert value("rtfilter_spark_decisions_total", reason) == 2  # one batch is empty
 
 
-def wait(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_metrics_are_scraped():
     metrics, port = StreamMetrics(), free_port()
     metrics.record(100, 0.5, 7, 1.5, 0.4)
@@ -192,10 +185,8 @@ def test_a_batch_that_was_written_is_not_written_again(spark, tmp_path):
     stage(spark.createDataFrame([(7, 1.5)], "id long, x double"), 0)
     stage(spark.createDataFrame([(8, 1.5)], "id long, x double"), 0)
     assert of(pq.read_table(tmp_path / "out")) == [(7, 1)]
-    (tmp_path / "out" / "_drafts" / "killed").mkdir(parents=True)
     stage(spark.createDataFrame([(8, 1.5)], "id long, x double"), 1)
     assert of(pq.read_table(tmp_path / "out")) == [(7, 1), (8, 1)]
-    assert list((tmp_path / "out" / "_drafts").iterdir()) == []
 
 
 @pytest.mark.long
@@ -240,6 +231,7 @@ def test_metrics_do_not_depend_on_what_a_sink_does(spark, tmp_path, use):
     stage = MatchStage(tmp_path / "index", lambda matches, n: use(matches), id="my.id", metrics=metrics)
     stage(spark.createDataFrame([(7, 1.5)], "`my.id` long, x double"), 0)
     assert metrics.registry.get_sample_value("rtfilter_spark_events_total") == 1
+    assert metrics.registry.get_sample_value("rtfilter_spark_matches_total") == 1
 
 
 def test_once_writes_a_batch_once_by_itself(spark, tmp_path):
@@ -247,6 +239,16 @@ def test_once_writes_a_batch_once_by_itself(spark, tmp_path):
     once(spark.range(1), 0)
     once(spark.range(5), 0)
     assert pq.read_table(tmp_path / "out").num_rows == 1
+
+
+def test_a_batch_that_was_copied_in_part_is_written_again(spark, tmp_path):
+    sink = Once(tmp_path / "out")
+    sink(spark.range(3), 0)
+    part = next((tmp_path / "out" / "batch=0").glob("part-*"))
+    (tmp_path / "out" / ".spark-staging-killed" / "batch=0").mkdir(parents=True)
+    part.rename(tmp_path / "out" / ".spark-staging-killed" / "batch=0" / part.name)
+    sink(spark.range(3), 0)
+    assert sorted(pq.read_table(tmp_path / "out")["id"].to_pylist()) == [0, 1, 2]
 
 
 @pytest.mark.long
@@ -259,7 +261,7 @@ def test_old_versions_do_not_pile_up(spark, tmp_path, monkeypatch):
         filter.subscribe("x > 1")
         filter.save(tmp_path / "index")
         stage(spark.createDataFrame([(7, 1.5)], "id long, x double"), number)
-    assert len(list(tmp_path.glob("rtfilter-held-*"))) == 1
+    assert len(list(tmp_path.glob("rtfilter-*/held-*"))) == 1
 
 
 # Changes
@@ -356,7 +358,7 @@ def test_a_change_that_cannot_be_applied_changes_nothing(spark, index):
 
 def test_changes_elsewhere_need_shards(spark):
     changes = spark.createDataFrame([(3, "x > 24")], "id int, where string")
-    with pytest.raises(SnapshotError, match="only an index in shards can be changed there"):
+    with pytest.raises(SnapshotError, match="only an index of build_sharded can be changed there"):
         ChangeStage("mock://nowhere/index")(changes, 0)
 
 
@@ -398,8 +400,8 @@ def killed_after(spark, home, count):
     assert len(list(home.glob("blockmgr-*"))) == 1  # a killed machine leaves its files
 
 
-@pytest.mark.parametrize("ended_after", long_but([stopped_after, killed_after], [stopped_after]))
-def test_a_query_that_ended_anywhere_goes_on_and_loses_and_doubles_nothing(ended_after, spark, tmp_path):
+def put_events_and_changes(tmp_path):
+    """Write what `stream_driver` reads: an index, events, and changes of the subscriptions 0 and 1."""
     line(50).save(tmp_path / "index")
     for name in ("events", "changes"):
         (tmp_path / name).mkdir()
@@ -408,6 +410,20 @@ def test_a_query_that_ended_anywhere_goes_on_and_loses_and_doubles_nothing(ended
     for k in range(2):
         added = {"id": [100 + k, k], "where": [f"x BETWEEN {k} AND {k + 1}", None], "removed": [False, True]}
         pq.write_table(pa.table(added), tmp_path / "changes" / f"{k}.parquet")
+
+
+def require_all(tmp_path):
+    """Check the result: all changes were there before the first event."""
+    now = EventFilter.load(tmp_path / "index")
+    assert sorted(now.ids()) == [*range(2, 50), *range(100, 102)]
+    expected = [(i, 100 + i % 50 if i % 50 < 2 else i % 50) for i in range(2000)]  # one for each interval
+    assert of(pq.read_table(tmp_path / "out")) == expected
+    assert len(list((tmp_path / "out").glob("batch=*"))) == 4
+
+
+@pytest.mark.parametrize("ended_after", long_but([stopped_after, killed_after], [stopped_after]))
+def test_a_query_that_ended_anywhere_goes_on_and_loses_and_doubles_nothing(ended_after, spark, tmp_path):
+    put_events_and_changes(tmp_path)
     ended_after(spark, tmp_path, 2)
     # As if it had been killed after the result was written, before Spark noted so.
     commits = tmp_path / "events-state" / "commits"
@@ -417,10 +433,5 @@ def test_a_query_that_ended_anywhere_goes_on_and_loses_and_doubles_nothing(ended
     kept = of(pq.read_table(tmp_path / "out" / f"batch={last}"))
     stream_driver.run(spark, tmp_path)
     assert of(pq.read_table(tmp_path / "out" / f"batch={last}")) == kept
-    now = EventFilter.load(tmp_path / "index")
-    assert sorted(now.ids()) == [*range(2, 50), *range(100, 102)]
-    # All changes were there before the first event, so each interval has one subscription.
-    expected = [(i, 100 + i % 50 if i % 50 < 2 else i % 50) for i in range(2000)]
-    assert of(pq.read_table(tmp_path / "out")) == expected
-    assert len(list((tmp_path / "out").glob("batch=*"))) == 4
+    require_all(tmp_path)
     shutil.rmtree(tmp_path / "out")

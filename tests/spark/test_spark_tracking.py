@@ -1,7 +1,6 @@
 """What a stream enters and leaves is what a tracker tells of the same batches, also after a restart."""
 
 import os
-import time
 
 import numpy as np
 import pandas as pd
@@ -12,17 +11,19 @@ from rtfilter.basics.results import Matches
 from rtfilter.spark import Once, build_sharded, track_stream
 from rtfilter.spark.tracking import follower
 from rtfilter.tracking.transitions import packed
+from spark_cases import wait
 
 SCHEMA = Schema({"x": float, "at.depth": int})
-KINDS = "vehicle string, time timestamp, id long, x double, at struct<depth: int>"
+DEPTH = "struct<depth: int>"
+KINDS = f"vehicle string, time timestamp, id long, x double, at {DEPTH}"
 
 
-def line(count=20):
-    """Subscriptions to the intervals [i, i + 1.5], and to depths."""
+def line(count=20, name=int):
+    """Subscriptions to the intervals [i, i + 1.5], and to depths; `name` makes their ids."""
     filter = EventFilter(SCHEMA)
     low = np.arange(count, dtype=float)
-    filter.subscribe_many([f"x BETWEEN {x} AND {x + 1.5}" for x in low])
-    filter.subscribe("at.depth >= 3", id=77)
+    filter.subscribe_many([f"x BETWEEN {x} AND {x + 1.5}" for x in low], ids=[name(k) for k in range(count)])
+    filter.subscribe("at.depth >= 3", id=name(77))
     return filter
 
 
@@ -71,9 +72,9 @@ def folder(tmp_path):
     return put
 
 
-def started(spark, folder, index, tmp_path, trigger, **options):
+def started(spark, folder, index, tmp_path, trigger, kinds=KINDS, **options):
     """The query, on files one by one."""
-    source = spark.readStream.schema(KINDS).option("maxFilesPerTrigger", 1).json(folder)
+    source = spark.readStream.schema(kinds).option("maxFilesPerTrigger", 1).json(folder)
     changes = track_stream(source, index, "vehicle", order="time", id="id", **options)
     assert changes.columns == ["vehicle", "time", "id", "subscription", "change"]
     writer = changes.writeStream.foreachBatch(Once(tmp_path / "out")).outputMode("append")
@@ -91,13 +92,6 @@ def rows_of(spark, tmp_path):
     return sorted((row.vehicle, row.id, row.subscription, row.change) for row in rows)
 
 
-def wait(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.long
 def test_a_stream_that_goes_on_with_other_subscriptions(spark, folder, tmp_path):
     filter, given = line(), list(enumerate(batches(2)))
@@ -112,6 +106,32 @@ def test_a_stream_that_goes_on_with_other_subscriptions(spark, folder, tmp_path)
     rows += [row for _, batch in given[1:] for row in expected(tracker, batch)]
     assert {row[2] for row in rows} >= {3, 4, 5, 77, 90}
     assert run(spark, folder(given[1:]), tmp_path / "index", tmp_path) == sorted(rows)
+
+
+def test_ids_that_are_text(spark, folder, tmp_path):
+    """In shards; the query continues once."""
+    filter, given = line(name="rule {}".format), list(enumerate(batches(2, seed=5)))
+    rules = [(id, str(filter[id].predicate)) for id in filter]
+    frame = spark.createDataFrame(rules, "id string, where string")
+    build_sharded(frame, tmp_path / "index", SCHEMA, shards=2)
+    tracker, rows = Tracker(filter, "vehicle"), []
+    for one in given:
+        rows += expected(tracker, one[1], inside=True)
+        assert run(spark, folder([one]), tmp_path / "index", tmp_path, inside=True) == sorted(rows)
+
+
+def test_events_with_lists(spark, folder, tmp_path):
+    """Arrays of numbers, and of structs."""
+    filter, (batch,) = line(), batches(1, seed=6)
+    filter.subscribe_many(["ALL x < 15", "NONE at.depth = 2"])
+    for event in batch:
+        event["x"] = [event["x"], 3.25] if event["id"] % 3 else []
+        event["at"] = [event["at"], {"depth": event["id"] % 4}]
+    filter.save(tmp_path / "index")
+    kinds = KINDS.replace("x double", "x array<double>").replace(f"at {DEPTH}", f"at array<{DEPTH}>")
+    assert run(spark, folder([(0, batch)]), tmp_path / "index", tmp_path, kinds=kinds) == sorted(
+        expected(Tracker(filter, "vehicle"), batch)
+    )
 
 
 @pytest.mark.long
@@ -199,8 +219,7 @@ def test_what_stays_inside_is_told_where_that_is_asked_for():
 
 
 def test_what_cannot_be_tracked_says_so(spark, tmp_path):
-    filter, named = line(), EventFilter(SCHEMA)
-    named.subscribe("x > 0", id="a")
+    filter = line()
     stream = spark.readStream.schema(f"{KINDS}, subscription int, other string").json(str(tmp_path))
     for events, options, error, message in (
         ([], {}, TypeError, "events are a DataFrame of Spark, not list"),
@@ -209,7 +228,6 @@ def test_what_cannot_be_tracked_says_so(spark, tmp_path):
         (stream, {"id": "subscription"}, ValueError, "the result has a column 'subscription' of its own"),
         (stream, {"order": "vehicle"}, ValueError, "cannot order the events of a key"),
         (stream, {"forget_after": 0}, ValueError, "forget_after is a number of seconds"),
-        (stream, {"index": named}, TypeError, "needs an index whose ids are integers"),
         (stream, {"index": tmp_path / "none"}, SnapshotError, "is no snapshot of an EventFilter"),
         (stream.select("vehicle", "time"), {}, EventError, "none of the attributes"),
     ):
