@@ -11,7 +11,8 @@ import pytest
 
 from experiments.spark import job
 from experiments.spark import throughput as experiment
-from experiments.spark.cluster import Watch, descendants
+from experiments.spark.cluster import descendants
+from experiments.spark.sharded import Workers
 from rtfilter import EventFilter
 
 SIZE = experiment.Size(2000, 3000, 100, 4000, 1)
@@ -79,18 +80,19 @@ def test_uneven_events_are_much_work_first(tmp_path):
 
 
 def test_memory_of_descendants_is_seen():
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], 'pyspark.daemon'])"
     inner = "import sys; held = b'x' * 200_000_000; print('ready', flush=True); sys.stdin.read()"
     child = subprocess.Popen(
         [sys.executable, "-c", code, inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         child.stdout.readline()
-        watch = Watch(lambda: child.pid)
+        watch = Workers(lambda: child.pid)
         watch.look()
         assert watch.use.largest > 150_000_000
         assert watch.use.together > 150_000_000
         assert watch.use.name.startswith("python")
+        assert watch.peak >= watch.own > 150_000_000
         found = descendants(os.getpid())
     finally:
         for pid in descendants(child.pid):
