@@ -45,8 +45,10 @@ PART, SHARD, CLASS = "part", "shard", "class"
 #: Classes of workload from one power of two to the next. A block has events of one class; a task holds the
 #: blocks of one class, or several small ones, at a time.
 CLASSES = 4
-#: Events searched together at most, and matches put into one batch of the result.
-EVENTS, MATCHES = 4096, 1 << 20
+#: Events of the first search in a batch, and of later ones if matches are few.
+EVENTS, MANY = 4096, 1 << 14
+#: Matches put into one batch of the result at most.
+MATCHES = 1 << 20
 #: Types of Spark whose values compare with those of an attribute.
 FITTING = {
     "number": (*NUMERIC, "decimal"),
@@ -433,4 +435,4 @@ def _in_turn(
         found = index.match_batch(table.rows(own), at=moment)
         yield own, found.ids, found.counts
         start = own.stop
-        size = max(64, min(EVENTS, MATCHES * len(found) // max(len(found.ids), 1)))
+        size = max(64, min(MANY, MATCHES * len(found) // max(len(found.ids), 1)))

@@ -1,4 +1,7 @@
-"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs)."""
+"""Directories on any file system: local paths, and URIs of those that Arrow reaches (hdfs, s3, gs, abfs).
+
+A URI may end with options of Arrow: ``s3://bucket/path?region=eu-west-1``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,16 @@ def absolute(place: str | os.PathLike[str]) -> str:
     """Return a path or URI that every process understands."""
     text = os.fspath(place)
     path = local(text)
-    return text.rstrip("/") if path is None else str(path.absolute())
+    if path is not None:
+        return str(path.absolute())
+    head, mark, options = text.partition("?")
+    return head.rstrip("/") + mark + options
+
+
+def under(place: str, name: str) -> str:
+    """Return the place of a file or directory in a directory; the options of a URI stay at its end."""
+    head, mark, options = place.partition("?") if local(place) is None else (place, "", "")
+    return f"{head}/{name}{mark}{options}"
 
 
 def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
