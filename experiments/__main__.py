@@ -76,6 +76,7 @@ EXPERIMENTS = {
     "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),
     "report": Experiment("paper.report", "write the pages of the papers again, from kept numbers"),
     "overheads": Experiment("speed.overheads", "the time to start a process, and the cost of metrics"),
+    "spark-files": Experiment("spark.files", "the overhead of Spark, with and without Java between"),
     "ruler": Experiment("ruler.run", "JSON events and patterns, beside event-ruler and quamina"),
     "rules": Experiment("speed.rules", "loading SQL rules: microseconds a rule, and what they go to"),
     "capacity": Experiment("speed.capacity", "time per event by leaf capacity"),
@@ -107,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         from rtfilter.basics.extras import install
 
-        extras = "peers,spark" if given.name == "spark" else "peers"
+        extras = "peers,spark" if given.name.startswith("spark") else "peers"
         print(f"{given.name} needs {package}: {install(extras)}", file=sys.stderr)
         return 1
     except (OSError, ResultError) as error:

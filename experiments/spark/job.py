@@ -20,20 +20,22 @@ BATCH = 1 << 16
 
 def alone(job: Row) -> list[Row]:
     """Match all events without Spark: read them, match them, and look up the ids of the events."""
+    index = EventFilter.load(job["index"])
+    rows = [matched_alone(index, job["events"]) for _ in range(job["repeats"] + 1)]
+    return rows[1:]  # the first run loaded the kernels
+
+
+def matched_alone(index: EventFilter, path: str) -> Row:
+    """Match the events of a file in this process, and return their number, the matches, and the seconds."""
     import pyarrow.parquet as pq
 
-    index = EventFilter.load(job["index"])
-    names = list(index.schema.names)
-    rows = []
-    for _ in range(job["repeats"] + 1):
-        begun, events, matches = perf_counter(), 0, 0
-        for batch in pq.ParquetFile(job["events"]).iter_batches(BATCH, use_threads=False):
-            found = index.match_batch(batch.select(names))
-            row, _ = found.pairs()
-            matches += len(batch.column("id").take(row))
-            events += len(batch)
-        rows.append({"seconds": perf_counter() - begun, "events": events, "matches": matches})
-    return rows[1:]  # the first run loaded the kernels
+    names, begun, events, matches = list(index.schema.names), perf_counter(), 0, 0
+    for batch in pq.ParquetFile(path).iter_batches(BATCH, use_threads=False):
+        found = index.match_batch(batch.select(names))
+        row, _ = found.pairs()
+        matches += len(batch.column("id").take(row))
+        events += len(batch)
+    return {"seconds": perf_counter() - begun, "events": events, "matches": matches}
 
 
 def session(job: Row) -> SparkSession:

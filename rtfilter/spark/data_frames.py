@@ -47,8 +47,10 @@ PART, SHARD, CLASS = "part", "shard", "class"
 #: Classes of workload from one power of two to the next. A block has events of one class; a task holds the
 #: blocks of one class, or several small ones, at a time.
 CLASSES = 4
-#: Events searched together at most, and matches put into one batch of the result.
-EVENTS, MATCHES = 4096, 1 << 20
+#: Events of the first search in a batch, and of later ones if matches are few.
+EVENTS, MANY = 4096, 1 << 14
+#: Matches put into one batch of the result at most.
+MATCHES = 1 << 20
 #: Types of Spark whose values compare with those of an attribute.
 FITTING = {
     "number": (*NUMERIC, "decimal"),
@@ -185,7 +187,7 @@ def matched(
     if reports:
         result.add(REPORT, StringType())
     if not decision.dealt:
-        match = _matcher_in_place(route, layout, reader, details, reports, moment)
+        match = matcher_in_place(route, layout, reader, details, reports, moment)
         match = settled_work(with_reports(match, kinds) if reports else match, str(decision))
         return sent.mapInArrow(match, result)
     if len(route.leases) > 1:
@@ -368,7 +370,7 @@ def _matcher(
     return match
 
 
-def _matcher_in_place(
+def matcher_in_place(
     route: Route, layout: Layout, reader: TaskEventReader, details: bool, reports: bool, moment: float
 ) -> Callable[[Batches], Batches]:
     """Return work that matches events in the partitions where they are."""
@@ -445,4 +447,4 @@ def _in_turn(
         found = index.match_batch(table.rows(own), at=moment)
         yield own, found.ids, found.counts
         start = own.stop
-        size = max(64, min(EVENTS, MATCHES * len(found) // max(len(found.ids), 1)))
+        size = max(64, min(MANY, MATCHES * len(found) // max(len(found.ids), 1)))

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from rtfilter import EventError, PredicateError, RTFilterError, Schema, SnapshotError
 from rtfilter.basics.dtypes import BoolArray
+from rtfilter.basics.errors import FileError
 from rtfilter.basics.text import shown
 from rtfilter.events.cells import encode_cell
 from rtfilter.events.fields import Field
@@ -198,6 +199,7 @@ def _refused(field: Field, column: pa.ChunkedArray) -> BoolArray:
 
 _CLASSES: dict[str, type[RTFilterError]] = {
     "EventError": EventError,
+    "FileError": FileError,
     "PredicateError": PredicateError,
     "SnapshotError": SnapshotError,
 }

@@ -88,7 +88,7 @@ def test_python_for_spark_runs_in_its_order(page, spark, capsys, tmp_path):
     names: dict = {}
     shown = 0
     for block in blocks(page, "python"):
-        for name in ("rules", "matches", "incoming", "state"):  # Spark has a directory of its own
+        for name in ("rules", "matches", "incoming", "state", "ticks", "found"):  # not Spark's own
             block = block.replace(f'"{name}"', repr(str(tmp_path / name)))
         exec(block, names)
         shown += capsys.readouterr().out.count("|subscription|")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.spark import job
+from experiments.spark import files, job
 from experiments.spark import throughput as experiment
 from experiments.spark.cluster import descendants
 from experiments.spark.sharded import Workers
@@ -105,27 +105,48 @@ def test_memory_of_descendants_is_seen():
     assert len(found) >= 2
 
 
+def test_overheads_compare_the_turns_of_each_place():
+    def turns(*seconds):
+        return [files.Turn(7, one, 2 * one) for one in seconds]
+
+    def ways(*seconds):
+        return {files.ALONE: turns(1, 2, 4), files.FRAME: turns(2, 4, 8), files.FILES: turns(*seconds)}
+
+    rows = files.judged({"local[1]": ways(1.1, 2.2, 9), "local[2]": ways(0.55, 1.2, 2.2)}, 10)
+    tenth = pytest.approx(0.1)
+    assert [row.get("overhead") for row in rows] == [None, 1, tenth, None, 3, tenth]
+    assert [row.get("processor") for row in rows][:3] == [None, 1, tenth]
+    assert [row.get("times") for row in rows] == [None, 1, 1, None, 1, pytest.approx(2.2 / 1.2)]
+    assert [row.get("verdict") for row in rows] == [None, None, "met"] * 2
+    slow = files.judged({"local[1]": ways(1, 2, 3), "local[2]": ways(0.7, 1.2, 2.2)}, 10)
+    assert [row.get("verdict") for row in slow][2::3] == ["met", "NOT MET"]
+    with pytest.raises(RuntimeError, match="the ways disagree"):
+        files.judged({"local[1]": {**ways(1, 2, 3), files.FRAME: [files.Turn(8, 1, 1)] * 3}}, 10)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
     """In this process, or each in one of its own as when they are measured."""
     size = SIZE if apart else SIZE._replace(boxes=300, events=1500)
     data = experiment.prepare(tmp_path, "dense", 1, size)
-    files = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}
-    match_both = {**files, "way": "match", "balances": [True, False]}
+    common = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}
+    match_both = {**common, "way": "match", "balances": [True, False]}
     if apart:
-        (alone,), _ = experiment.run({**files, "way": "alone"})
+        (alone,), _ = experiment.run({**common, "way": "alone"})
         (match, left), watch = experiment.run(match_both)
         assert watch.use.largest > 50_000_000
     monkeypatch.setattr(job, "session", lambda job: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     if not apart:
-        (alone,) = job.alone(files)
+        (alone,) = job.alone(common)
         match, left = job.matched(match_both)
     assert match["shuffled"] > 100 * left["shuffled"]  # the count of matches alone
     assert (match["reason"], left["reason"]) == ("deal out (asked)", "match where they are (asked)")
+    for way, own in files.turns(common["events"], common["index"], "local[2]", 1).items():
+        assert [turn.matches for turn in own] == [alone["matches"]], way
     boxes = {"boxes": str(data.boxes), "names": data.names, "sample": size.events}
-    (joined,) = job.joined({**files, **boxes, "partitions": 2})
+    (joined,) = job.joined({**common, **boxes, "partitions": 2})
     assert alone["matches"] == match["matches"] == joined["matches"] > 0
 
 
