@@ -38,7 +38,7 @@ from rtfilter.spark.data_frames import (
 from rtfilter.spark.event_files import HIDDEN, EventFile, EventFiles, find
 from rtfilter.spark.file_columns import FileColumns
 from rtfilter.spark.file_units import FOOTERS, Inputs, Unit, footer, read
-from rtfilter.spark.plans import cores_of
+from rtfilter.spark.physical_plans import cores_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
