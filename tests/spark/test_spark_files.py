@@ -213,9 +213,9 @@ def test_only_attributes_are_read(call, index, tmp_path):
 
 def test_columns_are_named_as_spark_names_them(here, index, alerts, rows, tmp_path):
     depth = pa.struct([("Depth", pa.int32())])
-    kinds = pa.schema([("ID", pa.string()), ("PRICE", pa.float64()), ("At", depth), ("price", pa.float64())])
+    kinds = pa.schema([("ID", pa.string()), ("PRICE", pa.float64()), ("At", depth)])
     cells = [
-        {"ID": r["id"], "price": r["price"], "At": {"Depth": (r["at"] or {}).get("depth")}} for r in rows
+        {"ID": r["id"], "PRICE": r["price"], "At": {"Depth": (r["at"] or {}).get("depth")}} for r in rows
     ]
     write(tmp_path / "a.parquet", cells, kinds)
     match_files(here, tmp_path / "a.parquet", index, out=tmp_path / "out")
@@ -225,6 +225,11 @@ def test_columns_are_named_as_spark_names_them(here, index, alerts, rows, tmp_pa
     here.conf = {"spark.sql.caseSensitive": "true"}
     with pytest.raises(FileError, match="no column 'id'"):
         match_files(here, tmp_path / "a.parquet", index, out=tmp_path / "other")
+    here.conf = {"spark.sql.caseSensitive": "false"}
+    twice = kinds.append(pa.field("price", pa.float64()))
+    write(tmp_path / "b.parquet", [{**cell, "price": 1.0} for cell in cells], twice)
+    with pytest.raises(FileError, match="'PRICE' and 'price' are both 'price' to Spark"):
+        match_files(here, tmp_path / "b.parquet", index, out=tmp_path / "other")
 
 
 def test_types_that_spark_lacks(here, tmp_path):
