@@ -13,7 +13,7 @@ THIRD = "part-00002"
 
 
 def stop_within_the_third_file():
-    from rtfilter.spark import files
+    from rtfilter.spark import file_matching as files
 
     whole_file = files.whole_file
 
@@ -32,7 +32,8 @@ def stop_within_the_third_file():
 def main(events, index, out):
     from pyspark.sql import SparkSession
 
-    from rtfilter.spark import files, match_files
+    from rtfilter.spark import file_matching as files
+    from rtfilter.spark import match_files
 
     files.LEAST = 1  # so that a few events are several units
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False)

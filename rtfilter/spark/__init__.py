@@ -24,7 +24,7 @@ if tuple(map(int, _version.split(".")[:2])) < (4, 1):
     raise ImportError(f"rtfilter.spark needs PySpark 4.1 or newer, not {_version}: {install('spark')}")
 
 from rtfilter.spark.data_frames import match_frame
-from rtfilter.spark.files import FilesMatched, match_files
+from rtfilter.spark.file_matching import FilesMatched, match_files
 from rtfilter.spark.shards import ShardedIndex, build_sharded
 from rtfilter.spark.streams import ChangeStage, MatchStage, Once
 from rtfilter.spark.tracking import track_stream

@@ -20,7 +20,7 @@ EventFiles = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 WILD, HIDDEN = "*?[", ("_", ".")
 
 
-class EventFile(NamedTuple):
+class InputFile(NamedTuple):
     """A file as it was when it was found."""
 
     place: str
@@ -29,7 +29,7 @@ class EventFile(NamedTuple):
     """Nanoseconds since 1970; 0 if the file system does not know it."""
 
 
-def find(events: EventFiles, out: str) -> list[EventFile]:
+def find(events: EventFiles, out: str) -> list[InputFile]:
     """Return the files at a path, URI or pattern, in a directory, or at several of these; sorted, each once.
 
     The directory `out` may lie among them; its files are none of these.
@@ -41,7 +41,7 @@ def find(events: EventFiles, out: str) -> list[EventFile]:
     """
     given = [events] if isinstance(events, str | os.PathLike) else list(events)
     inside = f"{out.partition('?')[0]}/"
-    found: dict[str, EventFile] = {}
+    found: dict[str, InputFile] = {}
     for place in map(places.absolute, given):
         with reading(place):
             own = [file for file in _at(place) if not file.place.startswith(inside)]
@@ -53,7 +53,7 @@ def find(events: EventFiles, out: str) -> list[EventFile]:
     return sorted(found.values())
 
 
-def _at(place: str) -> list[EventFile]:
+def _at(place: str) -> list[InputFile]:
     """Return the files at a path, URI or pattern."""
     path = places.local(place)
     head, mark, options = place.partition("?") if path is None else (place, "", "")
@@ -65,7 +65,7 @@ def _at(place: str) -> list[EventFile]:
     return _below("/".join(names[:first]) + mark + options or "/", names[first:])
 
 
-def _below(base: str, pattern: list[str]) -> list[EventFile]:
+def _below(base: str, pattern: list[str]) -> list[InputFile]:
     """Return the file at a place or those in a directory there, or those that match a pattern below it."""
     from pyarrow import fs
 
@@ -84,7 +84,7 @@ def _below(base: str, pattern: list[str]) -> list[EventFile]:
             inner = system.get_file_info(fs.FileSelector(above.path, recursive=True))
             infos += [info for info in inner if not re.search("/[._]", info.path[len(above.path) :])]
     return [
-        EventFile(_place_of(base, info.path[len(root) :].lstrip("/")), info.size, info.mtime_ns or 0)
+        InputFile(_place_of(base, info.path[len(root) :].lstrip("/")), info.size, info.mtime_ns or 0)
         for info in infos
         if info.type == fs.FileType.File
     ]

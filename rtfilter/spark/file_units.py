@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.basics.errors import FileError
 from rtfilter.spark import places
-from rtfilter.spark.event_files import EventFile, reading
+from rtfilter.spark.event_files import InputFile, reading
 from rtfilter.spark.file_columns import FileColumns, folded
 from rtfilter.spark.refusals import OnError
 from rtfilter.spark.routes import Route
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 FOOTERS = 16
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Row groups of a file."""
 
-    file: EventFile
+    file: InputFile
     columns: int
     """Place of its columns in `Inputs.columns`."""
     groups: list[int]
     rows: int
 
 
-Unit = list[Part]
+Unit = list[FilePart]
 """Events that one task reads, matches and writes, all or none."""
 
 
@@ -46,20 +46,20 @@ class Inputs:
 
     Attributes
     ----------
-    files : list of EventFile
+    files : list of InputFile
     columns : list of FileColumns
         Those of each schema that files have.
-    parts : list of Part
+    parts : list of FilePart
         Each row group.
     """
 
-    files: list[EventFile]
+    files: list[InputFile]
     columns: list[FileColumns]
-    parts: list[Part]
+    parts: list[FilePart]
 
     @classmethod
     def of(
-        cls, files: list[EventFile], spark: SparkSession, route: Route, id: str, on_error: OnError
+        cls, files: list[InputFile], spark: SparkSession, route: Route, id: str, on_error: OnError
     ) -> Inputs:
         """Read the footers of files.
 
@@ -70,7 +70,7 @@ class Inputs:
         """
         found: dict[pa.Schema, int] = {}
         columns: list[FileColumns] = []
-        parts: list[Part] = []
+        parts: list[FilePart] = []
         with ThreadPoolExecutor(FOOTERS) as pool:
             for file, (given, rows) in zip(files, pool.map(_layout, files), strict=True):
                 _require_columns(file, [id, *route.schema.names])
@@ -86,7 +86,7 @@ class Inputs:
                         f"{file.place}: the column {id!r} is {columns[own].kind}, but "
                         f"{columns[0].kind} in {files[0].place}; match these files on their own"
                     )
-                parts += [Part(file, own, [group], number) for group, number in enumerate(rows) if number]
+                parts += [FilePart(file, own, [group], number) for group, number in enumerate(rows) if number]
         return cls(files, columns, parts)
 
     @property
@@ -108,7 +108,7 @@ class Inputs:
         return list(units.values()) or [[]]
 
 
-def read(parts: Iterable[Part], columns: FileColumns, size: int) -> Batches:
+def read(parts: Iterable[FilePart], columns: FileColumns, size: int) -> Batches:
     """Yield the events of parts with these columns, `size` together.
 
     Raises `FileError` for a file that has changed, or that cannot be read.
@@ -135,14 +135,14 @@ def footer(place: str) -> pq.FileMetaData:
             return pq.read_metadata(source)
 
 
-def _layout(file: EventFile) -> tuple[pa.Schema, list[int]]:
+def _layout(file: InputFile) -> tuple[pa.Schema, list[int]]:
     """Return the schema of a file, and the number of events in each row group."""
     found = footer(file.place)
     rows = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
     return found.schema.to_arrow_schema().remove_metadata(), rows
 
 
-def _require_columns(file: EventFile, names: list[str]) -> None:
+def _require_columns(file: InputFile, names: list[str]) -> None:
     """Refuse a file in a directory such as ``day=1`` that Spark would turn into a column."""
     for key in re.findall("/([^/=]+)=[^/]*(?=/)", file.place):
         if folded(key) in map(folded, names):
@@ -152,7 +152,7 @@ def _require_columns(file: EventFile, names: list[str]) -> None:
             )
 
 
-def _require_unchanged(file: EventFile, info: Any) -> None:
+def _require_unchanged(file: InputFile, info: Any) -> None:
     if (info.size, info.mtime_ns or 0) != (file.size, file.changed):
         raise FileError(
             f"{file.place} has changed since match_files was called; call it again, with another out"

@@ -35,7 +35,7 @@ from rtfilter.spark.data_frames import (
     route_to,
     settled_work,
 )
-from rtfilter.spark.event_files import HIDDEN, EventFile, EventFiles, find
+from rtfilter.spark.event_files import HIDDEN, EventFiles, InputFile, find
 from rtfilter.spark.file_columns import FileColumns
 from rtfilter.spark.file_units import FOOTERS, Inputs, Unit, footer, read
 from rtfilter.spark.physical_plans import cores_of
@@ -190,7 +190,7 @@ def _writing(out: str) -> Iterator[None]:
         ) from None
 
 
-def _arguments(files: list[EventFile], route: Route, id: str, details: bool) -> dict[str, Any]:
+def _arguments(files: list[InputFile], route: Route, id: str, details: bool) -> dict[str, Any]:
     """Return what determines the result, as JSON has it."""
     leases = [*route.leases, *([route.leaves] if route.leaves else [])]
     content = hashlib.blake2b("".join(map(_content, leases)).encode(), digest_size=16).hexdigest()
