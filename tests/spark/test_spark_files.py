@@ -27,12 +27,12 @@ from rtfilter.spark import (
     build_sharded,
     event_files,
     file_units,
-    files,
     leases,
     match_files,
     places,
     whole_files,
 )
+from rtfilter.spark import file_matching as files
 from rtfilter.spark.routes import Route
 from spark_cases import expected, temporary
 
