@@ -6,7 +6,7 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo serve-demo overlay-demo scale-demo check test ready prove lint format bench bench-compare versions docs clean
+.PHONY: demo serve-demo scale-demo check test ready prove lint format bench bench-compare versions docs clean
 
 demo: .venv/demo ## replay bursts of 12-d events and of flights, with table and picture; two minutes with all it installs
 	$(BIN)/python -m experiments demo --out $(OUT)
@@ -14,7 +14,7 @@ demo: .venv/demo ## replay bursts of 12-d events and of flights, with table and 
 serve-demo: .venv/installed ## a server, a publisher of real flights, three subscribers; 20 seconds
 	$(BIN)/python scripts/serve_demo.py
 
-overlay-demo: .venv/installed ## seven brokers: flights arrive while a link is cut and roots are killed; two minutes
+overlay-demo: .venv/installed ## seven sites: flights arrive while a link is cut, roots are killed and one is away; two minutes
 	$(BIN)/python scripts/overlay_demo.py $(OUT)
 
 scale-demo: .venv/installed ## two workers on NATS beside one, and one killed: events a second, with table and picture; a minute

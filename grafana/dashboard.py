@@ -71,7 +71,7 @@ def build() -> str:
 
 def _variable(name: str, chosen: list[str]) -> dashboard.QueryVariable:
     """A variable for a label; the values are those that go with what was chosen before."""
-    matchers = ", ".join(['__name__=~"rtfilter_((spark_)?index|overlay)_subscriptions"', *chosen])
+    matchers = ", ".join(['__name__=~"rtfilter_(spark_)?index_subscriptions"', *chosen])
     return (
         dashboard.QueryVariable(name)
         .label(name.capitalize())

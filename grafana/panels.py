@@ -76,7 +76,7 @@ def latest(name: str, by: str = "", how: str = "max", where: str = CHOSEN) -> st
 
 RESPONSE = "rtfilter_response_seconds"
 SERVICE = "rtfilter_service_"
-OVERLAY = "rtfilter_overlay_"
+SITE = "rtfilter_service_site_"
 NATS = "rtfilter_nats_"
 CLASS = "size_class"
 MOMENTS = {"0.1 ms": "0.0001", "1 ms": "0.001", "10 ms": "0.01", "100 ms": "0.1"}
@@ -473,95 +473,28 @@ ROWS = [
         closed=True,
     ),
     Row(
-        "Brokers",
+        "Sites",
         [
             Panel(
-                "Time until all have it",
-                "Time from a publication until all who want it have it, at the broker where it was "
-                "published; mean. While the tree heals it is seconds; if it stays so, see In the tree.",
-                {"mean": mean(f"{OVERLAY}acknowledged_seconds", where=SERVER)},
-                "s",
-                limit=1.0,
-            ),
-            Panel(
-                "All have it within",
-                "Share of the publications that all who want them have within a time.",
+                "Sites in the tree",
+                "Sites that are at the root or below a parent, those that miss no event, and all that are "
+                "scraped. If they differ for long, rtfilter map shows which are cut off.",
                 {
-                    f"within {legend}": f"sum(rate({OVERLAY}acknowledged_seconds_bucket"
-                    f"{chosen(of=('job', 'instance'), le=bound)}{RATE})) / "
-                    f"{rate(f'{OVERLAY}acknowledged_seconds_count', where=SERVER)}"
-                    for legend, bound in (("10 ms", "0.01"), ("100 ms", "0.1"), ("1 s", "1.0"))
+                    "in the tree": latest(f"{SITE}reached", how="sum", where=SERVER),
+                    "current": latest(f"{SITE}current", how="sum", where=SERVER),
+                    "all": latest(f"{SITE}reached", how="count", where=SERVER),
                 },
-                "percentunit",
             ),
             Panel(
-                "Messages between brokers",
-                "Messages sent per second, by kind. Events should follow what is published; if subscriptions "
-                "go on while no client comes or goes, the tree changes all the time.",
-                {"{{kind}}": rate(f"{OVERLAY}messages_total", "kind", SERVER)},
+                "Neighbours",
+                "Neighbours that each site has a connection to. One that falls to 0 has lost its network.",
+                {"{{instance}}": latest(f"{SITE}neighbours", "instance", where=SERVER)},
+            ),
+            Panel(
+                "Events of other sites",
+                "Events of other sites that are stored per second: those that somebody here or behind wants.",
+                {"{{instance}}": rate(f"{SITE}events_total", "instance", SERVER)},
                 "ops",
-            ),
-            Panel(
-                "Tables of brokers",
-                "Entries by which events are routed; those held in case another broker fails; the own "
-                "clients' subscriptions; and how often a neighbour was not told, since it knows a wider one.",
-                {
-                    one.replace("_", " "): latest(f"{OVERLAY}{one}", how="sum", where=SERVER)
-                    for one in ("entries", "replica_entries", "subscriptions", "suppressed")
-                },
-            ),
-            Panel(
-                "Elections and moves",
-                "Brokers that came to stand for their cluster, and clusters that came below another one, per "
-                "second. Any now and then is a failure that was healed; many are a network that loses much.",
-                {
-                    "elections": rate(f"{OVERLAY}elections_total", where=SERVER),
-                    "moves": rate(f"{OVERLAY}moves_total", where=SERVER),
-                },
-                "ops",
-            ),
-            Panel(
-                "In the tree",
-                "Brokers that are at the root or below a parent, and all that are scraped. If they differ "
-                "for long, some are cut off: rtfilter broker map shows which.",
-                {
-                    "in the tree": latest(f"{OVERLAY}reached", how="sum", where=SERVER),
-                    "all": latest(f"{OVERLAY}reached", how="count", where=SERVER),
-                },
-            ),
-            Panel(
-                "Strategy",
-                "By which strategy events are routed: brokers that use each. Two are in use only while it is "
-                "changed; if they stay, some brokers are cut off, and rtfilter broker map names them.",
-                {"{{strategy}}": f"sum by (strategy) ({OVERLAY}strategy{SERVER})"},
-            ),
-            Panel(
-                "What brokers wait for",
-                "Publications that are not acknowledged, deliveries that clients do not have, subscriptions "
-                "whose neighbour is lost; and publications sent again per second.",
-                {
-                    **{
-                        one.replace("_", " "): latest(f"{OVERLAY}{one}", how="sum", where=SERVER)
-                        for one in ("unacknowledged", "undelivered", "in_suspense")
-                    },
-                    "sent again": rate(f"{OVERLAY}resent_total", where=SERVER),
-                },
-            ),
-            Panel(
-                "Links and clients",
-                "Connections to other brokers and to clients; and datagrams refused per second, of those who "
-                "do not have the key.",
-                {
-                    "links": latest(f"{OVERLAY}links", how="sum", where=SERVER),
-                    "clients": latest(f"{OVERLAY}clients", how="sum", where=SERVER),
-                    "refused": rate(f"{OVERLAY}datagrams_refused_total", where=SERVER),
-                },
-            ),
-            Panel(
-                "Memory of the tables",
-                "Memory of the indexes by which brokers route.",
-                {"indexes": latest(f"{OVERLAY}index_bytes", how="sum", where=SERVER)},
-                "bytes",
             ),
         ],
         closed=True,

@@ -1,4 +1,4 @@
-"""Definitions of filters in JSON, for servers, brokers, and files of the command line."""
+"""Definitions of filters in JSON, for servers, and files of the command line."""
 
 from __future__ import annotations
 

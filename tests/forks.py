@@ -1,4 +1,4 @@
-"""Processes of Python, forked from one that has imported and loaded all that servers and brokers need.
+"""Processes of Python, forked from one that has imported and loaded all that servers need.
 
 A new Python takes seconds of a processor for its imports and for the compiled kernels, and tests start
 hundreds of servers. A fork has all that at once. What a new process does by itself, such as to find its
@@ -217,7 +217,6 @@ def load():
     from rtfilter.cli import COMMANDS, _module
     from rtfilter.index import ready
     from rtfilter.matching.verify import COMPILED
-    from rtfilter.overlay.running import broker_process, starting  # noqa: F401
     from rtfilter.service import server  # noqa: F401
 
     for name in COMMANDS:

@@ -69,14 +69,16 @@ def layers() -> str:
         [("experiments/", ["benchmarks, the paper's evaluation, peers; from a checkout only"], ORANGE)],
         [("cli", ["the command rtfilter"], BLUE)],
         [
-            ("service", ["and its doors"], BLUE),
-            ("client", ["of the server"], BLUE),
-            ("overlay", ["brokers"], BLUE),
+            ("service", ["the server: doors, sites"], BLUE),
             ("spark", ["frames, streams"], BLUE),
             ("nats", ["JetStream"], BLUE),
             ("replay", ["workloads"], BLUE),
         ],
-        [("store", ["what survives a process: SQLite or PostgreSQL"], BLUE)],
+        [
+            ("client", ["of the server"], BLUE),
+            ("overlay", ["brokers, as machines"], BLUE),
+            ("store", ["SQLite or PostgreSQL"], BLUE),
+        ],
         [
             ("asynchronous", ["AsyncFilter, for coroutines"], GREEN),
             ("tracking", ["Tracker: enter, leave"], GREEN),

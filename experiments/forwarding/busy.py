@@ -22,10 +22,10 @@ from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker, Out
 from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.codec import Codec, encoded
 from rtfilter.overlay.membership import Contact, Membership
 from rtfilter.overlay.membership.contacts import Dispatch
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.running.broker_frames import Codec, encoded
 from rtfilter.overlay.strategies import Rendezvous
 from rtfilter.replay.output import Row, table
 

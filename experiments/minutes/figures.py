@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments import ResultError
-from experiments.minutes.place import CHECKOUT, Cost, Place, end
+from experiments.minutes.place import CHECKOUT, Cost, Place
 
 GROWN = 100_000
 """Subscriptions of the filter that grows."""
@@ -63,37 +62,6 @@ def serve(place: Place) -> Cost:
     """Start a server with no subscriptions."""
     command = [place.command, "serve", "--data", "data", "--schema", json.dumps(SCHEMA), "--port", "0"]
     return place.run(command, ready="serving ")
-
-
-def broker(place: Place) -> Cost:
-    """Start a broker beside a rendezvous point, whose start is not counted."""
-    here = place.fresh()
-    place.run([place.command, "broker", "key", "network.key"], cwd=here)
-    (here / "types.json").write_text(json.dumps({"trades": SCHEMA}))
-    common = ["--key", "network.key", "--log-level", "error", "--port", "0"]
-    point = place.start([place.command, "broker", "rendezvous", "--data", "point", *common], here)
-    try:
-        assert point.stdout is not None
-        words = point.stdout.readline().split()
-        if not words:
-            raise ResultError(f"no rendezvous point:\n{(here / 'stderr').read_text()}")
-        run = [
-            "run",
-            "--name",
-            "paris",
-            "--schema",
-            "types.json",
-            "--data",
-            "paris",
-            "--rendezvous",
-            words[-1],
-        ]
-        return place.run([place.command, "broker", *run, *common], ready=":", cwd=here)
-    finally:
-        end(point, signal.SIGKILL)
-        point.wait()
-        if point.stdout is not None:
-            point.stdout.close()
 
 
 def build(place: Place) -> Cost:
@@ -159,7 +127,6 @@ FIGURES = {
     "help": Figure(help_, "rtfilter --help", 0.3),
     "thousand": Figure(thousand, "1,000 SQL predicates subscribed, 1,000 events matched", 2.5),
     "serve": Figure(serve, "rtfilter serve, until it says serving", 3.0),
-    "broker": Figure(broker, "rtfilter broker run, until it is ready", 3.0),
     "build": Figure(build, "rtfilter index build, one rule", 1.0),
     "match": Figure(match, "rtfilter match, one event", 1.0),
     "memory": Figure(memory, "memory of a process with 100 subscriptions", 80, "memory"),

@@ -14,7 +14,7 @@ from experiments.arguments import new_file, positive
 from experiments.minutes.figures import FIGURES, Figure
 from experiments.minutes.place import Cost, Place
 
-EXTRAS = "service,overlay"
+EXTRAS = "service"
 COLUMNS: Mapping[str, str] = {
     "says": "first step", "wall_s": "wall s", "cpu_s": "CPU s", "memory_mb": "peak MB",
     "value": "measured", "target": "target", "unit": "", "met": "",

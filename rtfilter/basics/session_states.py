@@ -45,6 +45,8 @@ class Directive(StrEnum):
     """An extension: the subscriptions that match some events, without publishing them."""
     EXPLAIN = "EXPLAIN"
     """An extension: the reason why a subscription matches an event or not."""
+    SITE = "SITE"
+    """An extension: a message of one site to another; see `rtfilter.service.sites`."""
 
 
 _ANY_TIME: Final = (
@@ -55,6 +57,7 @@ _ANY_TIME: Final = (
     Directive.LIST,
     Directive.MATCH,
     Directive.EXPLAIN,
+    Directive.SITE,
 )
 
 

@@ -53,14 +53,6 @@ def network(host: str) -> str:
     return str(address.ipv4_mapped or address.packed[:NETWORK].hex())
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of an address such as ``host:17470`` or ``[::1]:17470``. Raises `ValueError`."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"{address!r:.80} is no address such as host:17470")
-    return bare(host), int(port)
-
-
 def shown(host: str) -> str:
     """Return a host as addresses show it: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
@@ -78,21 +70,16 @@ def keep_alive(connection: socket.socket, takes_within: float) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def make_room(connections: int) -> int:
-    """Raise the limit of open files for a number of connections, as far as the system permits.
-
-    Return the limit if it is too low for these connections, else 0.
-    """
+def make_room(connections: int) -> None:
+    """Raise the limit of open files for a number of connections, as far as the system permits."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit
-        return 0
+        return
     needed = connections + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return 0
+        return
     most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        soft = most
-    return 0 if soft >= needed else soft

@@ -28,7 +28,7 @@ COMMANDS = {
     "subscriptions": "show and change your subscriptions on a server, and try events with them",
     "publish": "publish events of a file at a server",
     "listen": "write deliveries of a server as JSON lines",
-    "broker": "brokers in a network that heals itself: run them, subscribe, publish",
+    "map": "show the tree of the sites of a network",
     "users": "who may use a server: passwords, tokens, roles",
     "backup": "copy the data of a server, also while it runs",
     "restore": "make the folder of a server from a backup",

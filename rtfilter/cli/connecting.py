@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from rtfilter.basics.errors import FileError
 from rtfilter.cli.terminal import CommandError, say
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rtfilter.client.link import Address
     from rtfilter.events.schema import Schema
 
+T = TypeVar("T")
 URL = "RTFILTER_URL"
 TOKEN = "RTFILTER_TOKEN"
 PASSWORD = "RTFILTER_PASSWORD"
@@ -92,6 +93,31 @@ def served_schema(arguments: argparse.Namespace) -> Schema:
     CommandError
         No server can be reached, or one refuses the request.
     """
+    from urllib.parse import quote
+
+    from rtfilter.events.schema import Schema
+
+    path = f"/filters/{quote(arguments.filter, safe='')}"
+    try:
+        return asked(arguments, path, lambda found: Schema.from_json(found["schema"]))
+    except AwayError as error:
+        raise AwayError(f"the schema cannot be read from {error}; give --schema") from None
+
+
+class AwayError(CommandError):
+    """A server does not answer, or not now, or it is no server of ours."""
+
+
+def asked(arguments: argparse.Namespace, path: str, read: Callable[[Any], T], url: str | None = None) -> T:
+    """Return what `read` makes of the JSON at a path of a server or its standby, by default at --url.
+
+    Raises
+    ------
+    AwayError
+        None answers; the message begins with the URL.
+    CommandError
+        One refuses the request.
+    """
     from base64 import b64encode
 
     from rtfilter.client import ClientError
@@ -101,44 +127,40 @@ def served_schema(arguments: argparse.Namespace) -> Schema:
     user, password = (arguments.user, os.environ.get(PASSWORD)) if token is None else (None, None)
     basic = b64encode(f"{user}:{password or ''}".encode()).decode()
     who = f"Basic {basic}" if token is None else f"Bearer {token}"
-    away = _AwayError()
+    away = AwayError()
     try:
-        addresses = addresses_of(arguments.url, user, password, token)
+        addresses = addresses_of(url or arguments.url, user, password, token)
     except ClientError as error:
         raise CommandError(str(error)) from None
     for address in addresses:
         try:
-            return _schema_at(address, arguments.filter, who)
-        except _AwayError as error:
+            return _asked_at(address, path, who, read)
+        except AwayError as error:
             away = error
     raise away
 
 
-class _AwayError(CommandError):
-    """A server does not answer, or it is no server of ours."""
-
-
-def _schema_at(address: Address, filter: str, who: str) -> Schema:
+def _asked_at(address: Address, path: str, who: str, read: Callable[[Any], T]) -> T:
     import json
     from urllib.error import HTTPError
-    from urllib.parse import quote, urlsplit, urlunsplit
+    from urllib.parse import urlsplit, urlunsplit
     from urllib.request import Request, urlopen
 
-    from rtfilter.events.schema import Schema
-
     parts = urlsplit(address.url)
-    path = f"{parts.path.removesuffix('/session')}/filters/{quote(filter, safe='')}"
+    path = parts.path.removesuffix("/session") + path
     url = urlunsplit(("https" if address.secure else "http", parts.netloc, path, parts.query, ""))
     try:
         with urlopen(Request(url, headers={"Authorization": who}), timeout=30, context=address.ssl) as answer:
-            return Schema.from_json(json.load(answer)["schema"])
+            return read(json.load(answer))
     except HTTPError as error:
         with error:
             detail = _detail(error.read())
+        if error.code == 503:
+            raise AwayError(f"{url}: {detail or error}") from None
         kind = "unauthenticated" if error.code == 401 else ""
-        raise CommandError(_explained(kind, detail or f"{url} answers {error.code}; give --schema")) from None
+        raise CommandError(_explained(kind, detail or f"{url} answers {error.code}")) from None
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise _AwayError(f"the schema cannot be read from {url}: {error}; give --schema") from None
+        raise AwayError(f"{url}: {error}") from None
 
 
 def _detail(body: bytes) -> str | None:

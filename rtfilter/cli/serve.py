@@ -41,6 +41,21 @@ FLAGS = {
         ),
         "redeliver": ("SECONDS", "until a delivery is sent again, first time (default: 30)"),
     },
+    "sites": {
+        "site": ("NAME", "of this server among several that subscribe at each other (default: it is alone)"),
+        "cluster": ("NAME", "of the sites near this one (default: that of the site)"),
+        "address": ("URL", "at which other sites reach this one (default: that of this server)"),
+        "rendezvous": ("URL", "of the site that knows the root, the same at all (default: this one)"),
+        "strategy": (
+            "NAME",
+            "hybrid, profile_forwarding, event_forwarding, hierarchical or rendezvous, the same at all sites "
+            "(default: hybrid)",
+        ),
+        "rendezvous-for": ("FILTER=CLUSTER", "with commas: where events meet, with the strategy rendezvous"),
+        "slack": ("SHARE", "of a box that may be empty, so that neighbours get fewer (default: none)"),
+        "heartbeat": ("SECONDS", "the same at all sites (default: 1)"),
+        "site-password": ("FILE", "with the password of this site, a user of the role site at the others"),
+    },
     "limits": {
         "body": ("BYTES", "of a request (default: 16 MiB)"),
         "frame": ("BYTES", "of a message of a session, and twice an event (default: 1 MiB)"),

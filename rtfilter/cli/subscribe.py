@@ -29,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="names the subscription: the same again under the same name is the one that is there",
     )
+    parser.add_argument(
+        "--everywhere", action="store_true", help="wait until all sites that must know the subscription do"
+    )
 
 
 def add_wish(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +71,8 @@ def wish_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
-        id = client.subscribe(**wish_of(arguments), filter=arguments.filter, key=arguments.key)
+        wish, everywhere = wish_of(arguments), arguments.everywhere
+        id = client.subscribe(**wish, filter=arguments.filter, key=arguments.key, everywhere=everywhere)
     show(str(id))
     return 0
 

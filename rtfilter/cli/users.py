@@ -17,7 +17,7 @@ from rtfilter.cli.terminal import CommandError, say, show
 if TYPE_CHECKING:
     from rtfilter.store.user_store import Users
 
-ROLES = ("publisher", "subscriber", "admin")
+ROLES = ("publisher", "subscriber", "site", "admin")
 DAY = 86_400
 
 

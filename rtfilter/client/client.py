@@ -160,6 +160,7 @@ class Client:
         digest: float | None = None,
         order: Literal["key"] | None = None,
         key: str | None = None,
+        everywhere: bool = False,
     ) -> int:
         """Subscribe to the events that satisfy a condition. Deliveries go on meanwhile, and none is lost.
 
@@ -180,6 +181,9 @@ class Client:
         key : str, optional
             Your own name for the subscription. While it exists, the same request with the same key returns
             its id instead of a second subscription. So a program may subscribe at each start.
+        everywhere : bool
+            Return only once all sites of the server's network that must know the subscription do: then it
+            gets all later events of all sites.
 
         Returns
         -------
@@ -193,7 +197,8 @@ class Client:
         UnreachableError, ClosedError
         """
         body = {"where": where, "filter": filter, "metadata": metadata, "ttl": ttl, "digest": digest}
-        answer = await self.session.request(Directive.SUBSCRIBE, **body, order=order, key=_named(key))
+        body |= {"order": order, "key": _named(key), "everywhere": everywhere or None}
+        answer = await self.session.request(Directive.SUBSCRIBE, **body)
         return _told(answer.subscription)
 
     async def replace(

@@ -98,6 +98,8 @@ class EventDelivery(_Message, tag="EVENT", frozen=True):
     response: float | None = None
     redelivered: int = 0
     dropped: int = 0
+    source: str = msgspec.field(default="", name="from")
+    """The origin of the event, where the receiver is a site."""
 
     @property
     def events(self) -> tuple[EventDelivery]:

@@ -141,21 +141,6 @@ class Uncertainty:
         now = self._core.now
         return [id for id, lost in self._until.items() if max(lost.values()) <= now]
 
-    def lost(self) -> dict[Connection, float]:
-        """Return the connections whose loss made a subscription uncertain, each with the time."""
-        found: dict[Connection, float] = {}
-        for lost in self._until.values():
-            for connection, until in lost.items():
-                since = until - (self._core.grace or 0.0)
-                found[connection] = min(since, found.get(connection, since))
-        return found
-
-    def doubted(self) -> float | None:
-        """Return the time since when everything is uncertain; None if it is not."""
-        if self._core.now >= self._doubtful_until:
-            return None
-        return self._doubtful_until - (self._core.grace or 0.0)
-
     def doubt(self) -> None:
         """Make all knowledge uncertain for the grace.
 
@@ -178,7 +163,7 @@ class Uncertainty:
 
         Uncertain entries do not count.
         """
-        return self.doubted() is None and not self.unheard and self._core.is_whole(type)
+        return self._core.now >= self._doubtful_until and not self.unheard and self._core.is_whole(type)
 
     def __len__(self) -> int:
         return len(self._until)

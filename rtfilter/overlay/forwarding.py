@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -19,15 +19,6 @@ EARLY: Final = 1_000
 
 Key = tuple[EventId, int, bool]
 """An attempt of an event, and whether it rises."""
-
-
-class WaitReason(NamedTuple):
-    """A reason why an event is not acknowledged yet."""
-
-    what: str
-    """The reason, as text after "waits for"."""
-    seconds: float
-    """Seconds since the wait began."""
 
 
 class _Passed:
@@ -103,11 +94,6 @@ class Acknowledging:
             self._early.setdefault((message.id, message.attempt, message.rising), set()).add(source)
             if len(self._early) > EARLY:
                 del self._early[next(iter(self._early))]
-
-    def waiting(self, event: Event) -> list[_Passed]:
-        """Return the records of an attempt of an event for which clients of this broker wait."""
-        found = (self._passed.get((event.id, event.attempt, rising)) for rising in (False, True))
-        return [one for one in found if one and any(to.kind is ConnectionKind.CLIENT for to in one.sources)]
 
     def _answer(self, key: Key, passed: _Passed) -> None:
         if passed.awaits or not passed.sure:
@@ -205,48 +191,3 @@ class Forwarding:
     def _send(self, connections: set[Connection], event: Event) -> None:
         for connection in sorted(connections):
             self._core.send(connection, event)
-
-    # -- the reasons why events wait -----------------------------------------------------------------
-
-    def wait_reasons(self, event: Event, since: float) -> list[WaitReason]:
-        """Return why an attempt of a client's event waits, as far as this broker knows.
-
-        Without any reason, the next attempt may arrive.
-
-        Parameters
-        ----------
-        event : Event
-        since : float
-            Time of its publication, from which on receivers may be late.
-        """
-        core, found = self._core, dict[str, float]()
-        for passed in self.acknowledging.waiting(event):
-            for connection in sorted(one for one in passed.awaits if one.name):
-                found[f"{self._called(connection)}, which has not acknowledged it"] = since
-            if not passed.sure:
-                found |= self._unsure(event, since)
-        return [WaitReason(what, core.now - begun) for what, begun in found.items()]
-
-    def _unsure(self, event: Event, since: float) -> dict[str, float]:
-        """Return the reasons why receivers of an event may be unknown, each with the time it began."""
-        core, uncertainty = self._core, self._uncertainty
-        if not core.at.leads:
-            return {} if core.at.designated else {f"a broker to stand for cluster {core.at.cluster}": since}
-        lost = uncertainty.lost() if LOST in core.table.match(event.type, event.values) else {}
-        found = {f"{self._called(one)}, whose connection was lost": at for one, at in sorted(lost.items())}
-        for connection in sorted(uncertainty.unheard):
-            found[f"{self._called(connection)}, which has not said yet what it wants"] = since
-        if not core.is_whole(event.type):
-            whole = core.at.root or core.at.parent in core.at.links
-            place = f"the way to the rendezvous of {event.type}" if whole else "a cluster above this one"
-            found[place] = since
-        doubted = uncertainty.doubted()
-        if doubted is not None:
-            found[f"{core.name}, which has just come to stand for its cluster, or for the root"] = doubted
-        return found
-
-    def _called(self, connection: Connection) -> str:
-        if connection.kind is not ConnectionKind.LINK:
-            return f"broker {connection.name}"
-        broker = self._core.at.links.get(connection.name, connection.name)
-        return f"cluster {connection.name}" + (f" (broker {broker})" if broker != connection.name else "")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import EventTable
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_names import (
     BrokerMessage,
@@ -21,7 +20,7 @@ from rtfilter.overlay.broker_names import (
     member,
 )
 from rtfilter.overlay.core import LOST, Core, Uncertainty
-from rtfilter.overlay.forwarding import Forwarding, WaitReason
+from rtfilter.overlay.forwarding import Forwarding
 from rtfilter.overlay.routing_messages import (
     Acknowledge,
     Advertise,
@@ -141,6 +140,11 @@ class Router:
         return self._core.strategy
 
     @property
+    def strategies(self) -> Collection[Strategy]:
+        """The strategies in use: two during a change."""
+        return self._core.strategies.values()
+
+    @property
     def switched(self) -> Switched:
         """The progress of a change of strategy. Store it for `resume` when its `wave` changes."""
         return self._switching.switched
@@ -161,7 +165,8 @@ class Router:
         ValueError, PredicateError
             The type is unknown, or the predicate cannot be used; nothing is changed.
         """
-        condition = self.require_condition(type, predicate)
+        condition = Predicate.parse(predicate, self.table.schema(type)).to_sql()
+        self.table.read(type, condition)
         self._core.now = now
         id = self._core.new_id()
         self._spreading.enter(RouterSubscription(id, type, condition), client(client_name))
@@ -198,7 +203,7 @@ class Router:
         ValueError, EventError
             The type is unknown, or the event cannot be read.
         """
-        self.require_event(type, event)
+        self.table.schema(type).read([event])
         core = self._core
         core.now = now
         if id is None:
@@ -207,21 +212,6 @@ class Router:
         sent = Event(id, type, dict(event), attempt, self.strategy.rises, core.epoch)
         self._forwarding.take(sent, client(client_name))
         return id, self._flush()
-
-    def wait_reasons(self, event: Event, since: float, now: float) -> list[WaitReason]:
-        """Return why an attempt of a client's event, published at `since`, waits."""
-        self._core.now = now
-        return self._forwarding.wait_reasons(event, since)
-
-    def require_condition(self, type: str, predicate: str | Mapping[str, Any] | Predicate) -> str:
-        """Return a predicate as an SQL condition, if it can be subscribed to. Raises as `subscribe`."""
-        condition = Predicate.parse(predicate, self.table.schema(type)).to_sql()
-        self.table.read(type, condition)
-        return condition
-
-    def require_event(self, type: str, event: Mapping[str, Any]) -> EventTable:
-        """Return an event as a table of its type, if it can be published. Raises as `publish`."""
-        return self.table.schema(type).read([event])
 
     # -- brokers -------------------------------------------------------------------------------------
 
@@ -298,18 +288,28 @@ class Router:
         self._switching.switch(strategy)
         return self._flush()
 
-    def stats(self) -> dict[str, Any]:
-        """Return sizes of tables, messages sent by kind, and more, JSON-able."""
-        return {
-            "strategy": self.strategy.name,
-            "entries": len(self.table),
-            "replica": len(self.replica),
-            "suppressed": self._spreading.suppressed,
-            "in_suspense": len(self._uncertainty),
-            "unconfirmed": self._spreading.unconfirmed,
-            "bytes": self.table.bytes(),
-            "messages": dict(self._core.counts),
-        }
+    def require_switch(self, strategy: str) -> None:
+        """Raise `ValueError` where `switch` would."""
+        self._switching.require(strategy)
+
+    def extend(self, types: Mapping[str, Schema]) -> None:
+        """Take further event types, or other attributes of known ones."""
+        self._core.types = {**self._core.types, **types}
+        self.table.extend(types)
+
+    def is_known_everywhere(self, id: SubscriptionId) -> bool:
+        """Return whether all brokers that must know a subscription have confirmed it; True if it is gone."""
+        return self._spreading.is_known_everywhere(id)
+
+    @property
+    def announced(self) -> int:
+        """Number of times that this broker, as a member, has sent all its subscriptions anew."""
+        return self._spreading.announced
+
+    @property
+    def uncertain(self) -> int:
+        """Number of subscriptions whose connection was lost."""
+        return len(self._uncertainty)
 
     def _flush(self) -> list[Send]:
         out, self._core.out = self._core.out, []

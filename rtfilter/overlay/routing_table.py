@@ -72,6 +72,15 @@ class Table:
         """Return the predicate of a condition for an event type. Raises as `add`."""
         return self._index(type).read(condition)
 
+    def extend(self, types: Mapping[str, Schema]) -> None:
+        """Take further types, or further attributes of known ones."""
+        for name, schema in types.items():
+            index = self._indexes[name] = _Index(schema, None)
+            for id, entries in self._of.items():
+                for connection, (one, _) in entries.items():
+                    if one.type == name:
+                        entries[connection] = one, index.add(index.read(one.condition), id, connection)
+
     def schema(self, type: str) -> Schema:
         """Return the schema of an event type. Raises `ValueError` for an unknown type."""
         return self._index(type).schema
@@ -110,10 +119,6 @@ class Table:
     def __contains__(self, entry: tuple[SubscriptionId, Connection]) -> bool:
         id, connection = entry
         return connection in self._of.get(id, ())
-
-    def bytes(self) -> int:
-        """Return the memory of the indexes in bytes."""
-        return sum(index.bytes() for index in self._indexes.values())
 
     def _index(self, type: str) -> _Index:
         if type not in self._indexes:
@@ -202,10 +207,6 @@ class _Index:
                 own = numbers[places == self._places[connection]]
                 ids.extend(sorted(self._ids[number] for number in own.tolist()))
         return found
-
-    def bytes(self) -> int:
-        """Return the memory of the index in bytes."""
-        return int(self._settled().stats()["bytes"])
 
     def _settled(self) -> EventFilter:
         if self._gone:

@@ -51,6 +51,7 @@ class Spreading:
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
         self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, from parts of `RouterSubscriptions`
         self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # with the connections that wait for it
+        self.announced = 0
 
     # -- one subscription ----------------------------------------------------------------------------
 
@@ -152,6 +153,10 @@ class Spreading:
         """Send the designated broker all subscriptions of a member's clients."""
         core = self._core
         own = [entry.subscription for entry in core.table] if core.shared else []
+        self.announced += 1
+        if core.grace is not None:
+            for one in own:  # until the designated broker, which may be another one, confirms them
+                self._unconfirmed.setdefault(one.id, set()).update(core.table.connections(one.id))
         for message in self._in_messages(own, ask, certain):
             core.send(CLUSTER, message)
 
@@ -164,6 +169,16 @@ class Spreading:
         elif source.name in self._forwardings:
             for id in self._forwardings[source.name].confirm(message.id):
                 self._confirm_one(id)
+
+    def is_known_everywhere(self, id: SubscriptionId) -> bool:
+        """See `Router.is_known_everywhere`."""
+        entries = self._core.table.entries(id)
+        if not entries:
+            return True
+        if not self._core.at.leads:
+            return bool(self._core.at.designated) and id not in self._unconfirmed
+        certain = self._uncertainty.may_confirm(entries[0].subscription.type)
+        return certain and all(one.is_confirmed(id) for one in self._forwardings.values())
 
     def confirm_all(self) -> None:
         """Confirm the subscriptions that can be confirmed after a change of the network."""
@@ -331,16 +346,6 @@ class Spreading:
     def _seen_by_others(self, connection: Connection) -> Connection:
         """Return a connection as a member that takes over would have it: clients are behind this broker."""
         return member(self._core.name) if connection.kind is ConnectionKind.CLIENT else connection
-
-    @property
-    def suppressed(self) -> int:
-        """Number of subscriptions that neighbours did not get, because others cover them."""
-        return sum(forwarding.suppressed for forwarding in self._forwardings.values())
-
-    @property
-    def unconfirmed(self) -> int:
-        """Number of subscriptions whose confirmation a client or broker waits for."""
-        return len(self._unconfirmed)
 
 
 def _parts(

@@ -124,14 +124,18 @@ class Switching:
 
     # -- at the root ---------------------------------------------------------------------------------
 
-    def switch(self, name: str) -> None:
-        """Begin a change of the strategy. Raises `ValueError` if it is impossible now."""
+    def require(self, name: str) -> None:
+        """Raise `ValueError` if a change to a strategy is impossible now."""
         if name not in STRATEGIES:
             raise ValueError(f"unknown strategy {name!r:.60}; choose one of {', '.join(STRATEGIES)}")
         if not self._core.at.root or not self._core.at.leads:
             raise ValueError("only the root's designated broker can change the strategy; ask it")
         if self.wave.stage or not self._answered:
             raise ValueError("the strategy is being changed, or the load measured; try again soon")
+
+    def switch(self, name: str) -> None:
+        """Begin a change of the strategy. Raises as `require` does."""
+        self.require(name)
         if name != self._core.strategy.name:
             self._begin(Stage.PREPARE, self.wave.epoch + 1, name)
 

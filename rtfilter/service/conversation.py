@@ -382,6 +382,8 @@ class Conversation:
         match message:
             case messages.Subscribe():
                 id = await pipeline.subscriptions.subscribe(who, message.filter, message.wish, message.key)
+                if message.everywhere:
+                    await pipeline.everywhere([id])
                 return {"subscription": id}
             case messages.Unsubscribe():
                 await pipeline.subscriptions.unsubscribe(who, message.subscription)
@@ -414,6 +416,12 @@ class Conversation:
                     self._sent.pop(self._rest.delivery.position, None)
                     self._rest = None
                 self._earliest = 0.0
+            case messages.Site():
+                if not pipeline.users.open:
+                    who.require(Role.SITE)
+                if pipeline.site is None:
+                    raise DirectiveError("this server is no site of a network")
+                pipeline.site.hear(who.user, message.site, message.cluster, message.message)
             case messages.Get():
                 self._caught_up = True
                 return {"pending": self._get(who)}
@@ -631,4 +639,6 @@ def _event(number: int, one: UserDelivery, ids: Sequence[int], sending: Sending)
         "response": one.response,
         "redelivered": sending.before,
     }
+    if one.source is not None:
+        message["from"] = one.source
     return _encode(message | sending.lost if sending.dropped else message)

@@ -45,6 +45,8 @@ class Owned(Struct, frozen=True, gc=False):
     expires: float | None = None
     digest: float | None = None
     ordered: bool = False
+    site: bool = False
+    """True if its user is another site."""
 
 
 class MatchedEvent(NamedTuple):
@@ -131,6 +133,7 @@ class Deliver:
         self._given: int | None = None  # the settled position in the last progress
         self._durable = 0  # a lower bound of the settled position in the log
         self.full: set[str] = set()
+        self.site = ""  # the name of this one, where there are several
         self.written = 0
         self._warned = set[str]()  # users whose dropped deliveries are logged
         self._unwritten = Progress(None)  # what a failed transaction did not write
@@ -165,7 +168,8 @@ class Deliver:
             if owned:
                 key = key_of(entry) if any(one.ordered for one in owned) else None
                 ids = tuple(one.id for one in owned)
-                yield UserDelivery(position, ids, entry.body, entry.filter, entry.at, None, None, key)
+                source = self._source(position, entry) if owned[0].site else None
+                yield UserDelivery(position, ids, entry.body, entry.filter, entry.at, None, None, key, source)
 
     def tell(self, found: Iterable[MatchedEvent]) -> Iterator[None]:
         """Add matches to the backlogs and send them, in steps. Known ones are skipped.
@@ -187,8 +191,9 @@ class Deliver:
                 if one.at_once and ordered:
                     continue  # it comes again for all users that lack it: owners may have changed
                 key, shared = one.key if ordered else None, self._of(user).same(tuple(ids))
+                source = self._source(position, entry) if mine[0].site else None
                 delivery = UserDelivery(
-                    position, shared, entry.body, entry.filter, entry.at, one.response, None, key
+                    position, shared, entry.body, entry.filter, entry.at, one.response, None, key, source
                 )
                 new.setdefault(user, []).append(delivery)
                 if len(one.ids) > STEP:
@@ -203,8 +208,11 @@ class Deliver:
 
     def _sort(self, one: MatchedEvent, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
         at, owners, expired = one.event.entry.at, self._owners, self._expired
+        neighbour = one.event.entry.user.rpartition(":")[2]  # that has it already
         for id in ids:
             owned = owners.get(id) or expired.get(id)  # or it was removed since
+            if owned is not None and owned.site and owned.user == neighbour:
+                continue
             if owned is not None and (owned.expires is None or at < owned.expires):
                 of.setdefault(owned.user, []).append(owned)
 
@@ -213,6 +221,10 @@ class Deliver:
             removed = self._removed and self._removed.get(user)
             self._take(user, _without(removed, deliveries) if removed else deliveries)
             yield
+
+    def _source(self, position: int, entry: Entry) -> str:
+        """Return the origin of an event, for another site."""
+        return entry.user if ":" in entry.user else f"{entry.user}:{self.site}:{position}:"
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Deliver the end of a subscription to its user; `position` is that of the change."""

@@ -94,6 +94,8 @@ class Measures:
         Seconds of writing the index of one filter, and of removing from the log what is needed no more.
     published : int
         Events that were stored.
+    from_sites : int
+        Those of them that came from other sites.
     database_errors : int
         Transactions that failed.
     refused : Counter of (str, str)
@@ -109,7 +111,7 @@ class Measures:
     def __init__(self) -> None:
         self.commits, self.index_writes, self.trims = Times(), Times(), Times()
         self.commit_sizes, self.batch_sizes = Times(SIZES), Times(SIZES)
-        self.published = self.database_errors = 0
+        self.published = self.from_sites = self.database_errors = 0
         self.refused = Counter[tuple[Door, str]](dict.fromkeys(product(DOORS, [*KINDS, "other"]), 0))
         self.connections = Counter[Door](dict.fromkeys(DOORS, 0))
         self.webhook_requests = Counter[str](delivered=0, failed=0, parked=0)

@@ -62,6 +62,7 @@ class Subscribe(_Wished, kw_only=True):
 
     filter: str = DEFAULT
     key: str | None = None
+    everywhere: bool = False
 
 
 class Replace(_Wished, kw_only=True):
@@ -153,6 +154,14 @@ class List(Message):
     subscription: _Whole | None = None
 
 
+class Site(Message, kw_only=True):
+    """A message of a site, by name and cluster, to this one, as MessagePack."""
+
+    site: Annotated[str, Meta(min_length=1, max_length=100)]
+    cluster: Annotated[str, Meta(min_length=1, max_length=100)]
+    message: bytes
+
+
 _Any = (
     Connect
     | Subscribe
@@ -168,6 +177,7 @@ _Any = (
     | Publish
     | Match
     | Explain
+    | Site
 )
 _message: Final = msgspec.json.Decoder(_Any)
 

@@ -150,7 +150,8 @@ def owned_of(id: int, filter: str, user: str, expires: float | None, manner: str
     if manner is None:
         return Owned(id, user, filter, expires)
     found = msgspec.json.decode(manner)
-    return Owned(id, user, filter, expires, found.get("digest"), found.get("order") == "key")
+    site = found.get("site", False)
+    return Owned(id, user, filter, expires, found.get("digest"), found.get("order") == "key", site)
 
 
 def entry_of(

@@ -21,7 +21,7 @@ from pathlib import Path
 from rtfilter.service.access import Access
 from rtfilter.service.asking import Asking
 from rtfilter.service.backlog import BacklogLimits
-from rtfilter.service.concurrency import Asides, Rounds
+from rtfilter.service.concurrency import LIMIT, Asides, Rounds
 from rtfilter.service.deliver import Deliver
 from rtfilter.service.hosted import Hosted, MakeMetrics
 from rtfilter.service.log_matcher import Index, LogMatcher
@@ -29,6 +29,7 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.owners import Owners, owned_of
 from rtfilter.service.publishing import Delivering, Publishing, stopping
 from rtfilter.service.service_errors import BusyError
+from rtfilter.service.sites.site import NetworkSite, SiteSettings
 from rtfilter.service.stages import Clock, Ending, Stages
 from rtfilter.service.standby import Standby
 from rtfilter.service.status import Numbers
@@ -37,6 +38,7 @@ from rtfilter.service.upkeep import Keeping, Presence, Upkeep
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
 from rtfilter.store.log_tables import Kind, Logged
+from rtfilter.store.site_table import SiteTable
 
 
 class Pipeline:
@@ -93,6 +95,7 @@ class Pipeline:
         self.presence = Presence(stages, ending)
         self.status = Numbers(stages, self.filters)
         self.standby: Standby | None = None
+        self.site: NetworkSite | None = None
         self._upkeep, self._stages = Upkeep(stages, ending, folder, keeping), stages
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -124,6 +127,24 @@ class Pipeline:
             if entry.kind is not Kind.UNSUBSCRIBE or entry.expires is None:  # those that expired are restored
                 self._owners.change(position, entry)
         return self.filters.own(), self._restore(settled)
+
+    def join(self, settings: SiteSettings, table: SiteTable) -> None:
+        """Become a site of a network, once the pipeline runs."""
+        self.site = NetworkSite(self._stages, settings, table)
+        self._tasks.append(asyncio.create_task(self.site.run()))
+
+    async def everywhere(self, ids: Sequence[int]) -> None:
+        """Wait until all sites know subscriptions that they must know. Raises `BusyError`."""
+        if self.site is None:
+            return
+        try:
+            async with asyncio.timeout(LIMIT):
+                for id in ids:
+                    await self.site.everywhere(id)
+        except TimeoutError:
+            raise BusyError(
+                "not all sites know the subscription, which is stored here; ask again with the same key", 1.0
+            ) from None
 
     def _begin(self, changes: int, logged: Sequence[Logged]) -> None:
         for position, entry in logged:
@@ -166,10 +187,13 @@ class Pipeline:
             position, entry = one
             if entry.kind is Kind.EVENT:
                 self.measures.published += 1
+                self.measures.from_sites += ":" in entry.user  # see `Origin`
                 continue
             if self._owners.change(position, entry):
                 assert entry.subscription is not None
                 removed.setdefault(entry.user, []).append(entry.subscription)
+            if self.site is not None:
+                self.site.changed(one)
             if entry.kind is Kind.UNSUBSCRIBE:
                 ended.append(one)
         self.deliveries.forget(removed)
@@ -192,6 +216,8 @@ class Pipeline:
 
     async def stop(self) -> None:
         """Stop all stages. The next start computes what was not written."""
+        if self.site is not None:
+            await self.site.close()
         if self.standby is None and self.healthy:
             await self._upkeep.end()
         for task in self._tasks:

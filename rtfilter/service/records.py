@@ -100,6 +100,8 @@ class UserDelivery(msgspec.Struct, frozen=True, gc=False):
     """Reason for the end of ``subscriptions[0]``; then there is no event."""
     key: int | None = None
     """Events of one key of one filter have the same; None where the order of the event is not asked for."""
+    source: str | None = None
+    """The origin of the event, where its receiver is another site; see `rtfilter.service.sites.origins`."""
 
     @property
     def size(self) -> int:

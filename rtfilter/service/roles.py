@@ -15,6 +15,8 @@ class Role(StrEnum):
     """Publish events, and read back their own."""
     SUBSCRIBER = "subscriber"
     """Have subscriptions and deliveries, and ask for what matches."""
+    SITE = "site"
+    """Be another site of the network: get the events that its subscribers ask for."""
     ADMIN = "admin"
     """Everything, and filters, users, other users' subscriptions, statistics of the server."""
 

@@ -43,12 +43,15 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
 from rtfilter.service.service_errors import ConflictError
 from rtfilter.service.settings import LOG, Settings
+from rtfilter.service.sites.peers import Credentials
+from rtfilter.service.sites.site import SiteSettings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import FILE as KEY_FILE
 from rtfilter.service.webhooks.signing import ServerKey, mark
 from rtfilter.store.database import DatabaseLock, VersionError, engine
 from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
+from rtfilter.store.site_table import SiteTable
 from rtfilter.store.user_store import Users
 from rtfilter.store.webhook_table import WebhookTable
 
@@ -184,13 +187,15 @@ async def _serve(
                 _greet_standby(opened)
                 if not await _took_over(pipeline, webhooks, ownership, definition, server):
                     return
+            if settings.site is not None:
+                pipeline.join(_site(settings, opened.address), SiteTable(ownership.database))
             (told or _greet)(opened)
             checks = [_watch(pipeline, server), _watch_others(ownership, server)]
             if settings.database is None:
                 checks.append(_watch_file(settings.file, there, server))
             await asyncio.gather(*checks)
 
-        watching = asyncio.create_task(watch())
+        watching = asyncio.create_task(_or_fail(watch(), server))
         await asyncio.sleep(0)  # it greets
         try:
             await server.serve(sockets=[http])
@@ -207,6 +212,7 @@ class Ownership:
     """The ownership of the database, which has one server at a time: its lock, and the mark in its log."""
 
     def __init__(self, database: Engine) -> None:
+        self.database = database
         self.lock, self.log = DatabaseLock(database), Log(database, owner=False)
 
     async def begin(self, standby: bool) -> bool:
@@ -477,6 +483,30 @@ class _Server(uvicorn.Server):
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+
+def _site(settings: Settings, here: str) -> SiteSettings:
+    assert settings.site is not None
+    address = settings.address or here
+    return SiteSettings(
+        settings.site,
+        settings.cluster or settings.site,
+        address,
+        settings.rendezvous or address,
+        Credentials(settings.site, settings.password),
+        settings.strategy,
+        settings.assigned,
+        settings.heartbeat,
+        settings.slack,
+    )
+
+
+async def _or_fail(work: Awaitable[None], server: _Server) -> None:
+    """End the server where work of its own fails."""
+    try:
+        await work
+    except Exception as error:
+        server.fail("the server has failed; it ends", error)
 
 
 async def _watch(pipeline: Pipeline, server: _Server) -> None:

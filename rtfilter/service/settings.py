@@ -22,6 +22,7 @@ from rtfilter.store.database import postgresql
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(gt=0, le=1e300)]  # so neither NaN nor infinite
+SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 LOG: Final = "log.sqlite"
 """The file of SQLite's database in the folder."""
 _BOUNDS, _KEEPING = BacklogLimits(), Keeping()
@@ -70,6 +71,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Failed requests in a row after which a webhook is parked.
     drain : float
         Most seconds that an ending server takes to send accepted events.
+    site, cluster : str or None
+        Names of this site and of its cluster, by default the same; None for a server alone.
+    address, rendezvous : str or None
+        URLs at which other sites reach this one, and the site that knows the root; by default this server.
+    rendezvous_for : str or None
+        Clusters at which the events of filters meet, ``filter=cluster``, with commas; for `strategy`.
+    strategy, heartbeat : str, float
+        The same at all sites; see `rtfilter.service.sites.site.SiteSettings`.
+    slack : float or None
+        Largest empty share of a box that neighbours get instead of several.
+    site_password : Path or None
+        File with the password of the user that this site is at others.
     log_level : str
         The lowest level that is logged.
     """
@@ -99,11 +112,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_private: bool = False
     webhook_tries: Annotated[int, Meta(ge=1, le=1000)] = 12
     drain: Annotated[float, Meta(ge=0, le=1e300)] = 10.0
+    site: SiteName | None = None
+    cluster: SiteName | None = None
+    address: Annotated[str, Meta(pattern="^https?://")] | None = None
+    rendezvous: Annotated[str, Meta(pattern="^https?://")] | None = None
+    rendezvous_for: str | None = None
+    strategy: Literal["hybrid", "profile_forwarding", "event_forwarding", "hierarchical", "rendezvous"] = (
+        "hybrid"
+    )
+    heartbeat: Seconds = 1.0
+    slack: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    site_password: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __repr__(self) -> str:
         """Return a text without the password of the database."""
         return f"Settings({self.data})"
+
+    @property
+    def assigned(self) -> dict[str, str]:
+        """The clusters of `rendezvous_for`, by filter."""
+        pairs = filter(None, (self.rendezvous_for or "").split(","))
+        return dict(one.strip().partition("=")[::2] for one in pairs)
+
+    @property
+    def password(self) -> str:
+        """The password of `site_password`. Raises `OSError`."""
+        return "" if self.site_password is None else self.site_password.read_text().strip()
 
     @property
     def loopback(self) -> bool:
@@ -179,6 +214,9 @@ def _settings(given: Mapping[str, _Given], file: Path | None) -> Settings:
             wrong.append(f"{_named(other)}: is needed with {_flag(name)}")
     if found.get("standby") and "database" not in given:
         wrong.append(f"{_named('database')}: is needed with --standby, and both servers use it")
+    if "site" not in given:
+        of_sites = ("cluster", "address", "rendezvous", "rendezvous_for", "site_password")
+        wrong += [f"{_named('site')}: is needed with {_flag(name)}" for name in of_sites if name in given]
     if wrong:
         raise SettingsError("; ".join(wrong))
     return Settings(**found)

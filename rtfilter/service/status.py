@@ -18,6 +18,7 @@ from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.sites.shown import SiteShown
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.watch.metrics import Histogram
 
@@ -107,6 +108,7 @@ class Status(Struct, kw_only=True):
     ]
     stages: Annotated[list[StageShown], Meta(description="In the order in which events go through them.")]
     filters: list[FilterStatus]
+    site: SiteShown | None
 
 
 _COUNTS: Final = frozenset(Status.__struct_fields__) - {"filters"}
@@ -159,8 +161,8 @@ class Numbers(StagePart):
             )
         return found
 
-    async def of_server(self, who: Identity, ready: bool, standby: bool) -> Status:
-        """Return the state of the server; `ready` and `standby` are of the pipeline. For admins."""
+    async def of_server(self, who: Identity, ready: bool, standby: bool, site: SiteShown | None) -> Status:
+        """Return the state of the server; `ready`, `standby` and `site` are of the pipeline. For admins."""
         who.require(Role.ADMIN)
         now, indexes = self._clock(), self._filters.all()
         behind = [
@@ -175,6 +177,7 @@ class Numbers(StagePart):
             ready=ready,
             standby=standby,
             slowest=behind,
+            site=site,
             stages=await self._asides.beside.run_for(who.user, _of_stages, self._measures),
             filters=await self._asides.beside.run_for(who.user, _of_filters, indexes, self._measures),
             **counts,

@@ -113,6 +113,8 @@ class Log:
         The last position.
     latest : float
         When the last entry arrived, in seconds since 1970. No later entry has an earlier time.
+    removed : int
+        Events up to this position have been removed; another process may have removed more.
     epoch : int
         Raised by one at each start. A new log begins with a random epoch, so no two logs have the same.
     """
@@ -122,7 +124,7 @@ class Log:
         self.epoch = self.head = 0
         self.latest = 0.0
         self._in_doubt = False
-        self._trimmed = 0  # events up to this position have been removed
+        self.removed = 0
         self._ends = 0  # the last end of a subscription that was removed
         dialect = engine.dialect
         self._put_changes = _into(LOG, LOG.columns.keys(), dialect)
@@ -145,7 +147,8 @@ class Log:
             epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
             put_state(connection, STATE, "epoch", epoch)
         self.epoch = epoch
-        self._ends = self._look().get("trimmed", 0)
+        state = self._look()
+        self.removed, self._ends = state.get("removed", 0), state.get("trimmed", 0)
 
     def follow(self) -> FollowedState | None:
         """Return how far another process, which owns the log, is; None if it has not made the tables yet.
@@ -359,13 +362,14 @@ class Log:
             query = sql.select(STATE.c.value).where(STATE.c.name == "settled")
             settled = int(connection.execute(query).scalar() or 0)
             last, changes = min(last, settled), min(changes, settled)
-            within = (LOG.c.position > self._trimmed) & (LOG.c.position <= last)
+            within = (LOG.c.position > self.removed) & (LOG.c.position <= last)
             some = sql.select(LOG.c.position).where(within).order_by(LOG.c.position).limit(TRIMMED).subquery()
             upto = connection.execute(sql.select(sql.func.max(some.c.position))).scalar()
             if upto is not None:
                 old = within & LOG.c.subscription.is_(None) & (LOG.c.position <= upto)
                 count = connection.execute(sql.delete(LOG).where(old)).rowcount
-                theirs = (KEYS.c.first > self._trimmed) & (KEYS.c.first <= upto)
+                put_state(connection, STATE, "removed", upto)
+                theirs = (KEYS.c.first > self.removed) & (KEYS.c.first <= upto)
                 last_of = KEYS.c.first + KEYS.c["count"] - 1
                 live = sql.exists().where(LIVE, LOG.c.subscription.between(KEYS.c.first, last_of))
                 connection.execute(sql.delete(KEYS).where(theirs & ~live))
@@ -385,7 +389,7 @@ class Log:
                 connection.execute(sql.delete(KEYS).where(KEYS.c.first.in_(ended) & one))
         if upto is None:
             return count, count == TRIMMED
-        self._trimmed = upto
+        self.removed = upto
         return count, True
 
     def checkpoint(self) -> None:

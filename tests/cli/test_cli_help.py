@@ -83,8 +83,8 @@ def test_the_examples_work_when_pasted(capsys, monkeypatch, tmp_path):
     for line in dict.fromkeys(lines):
         if "hdfs:" in line or "spark-match" in line:
             continue  # needs a cluster, or Java: the tests of Spark have it
-        if re.match(r"rtfilter (serve|subscribe|subscriptions|publish|listen|broker|nats)", line):
-            continue  # needs a server, brokers or NATS: the tests of these have it
+        if re.match(r"rtfilter (serve|map|subscribe|subscriptions|publish|listen|nats)", line):
+            continue  # needs a server or NATS: the tests of these have it
         runnable = line if shutil.which("jq") else line.replace(" | jq .height", "")
         runnable += f" {CHEAP}" if line.startswith("rtfilter replay") else ""
         if not set(runnable) & set("|&<>*$"):  # a shell, and a process, would only take time

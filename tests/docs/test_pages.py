@@ -10,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import spark_cases
 from experiments.__main__ import EXPERIMENTS
-from idle_broker import idle_broker
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import COMMANDS, main
 from rtfilter.filter import inside
@@ -25,7 +24,6 @@ SERVED = (
     "spark.md",
     "protocol.md",
     "service.md",
-    "overlay.md",
     "nats.md",
 )  # their Python needs more, and has tests of its own
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOME).as_posix())
@@ -169,11 +167,11 @@ def test_the_page_on_watching_has_all_metrics_and_no_others(tmp_path):
     watched.subscribe("x > 1")
     watched.match({"x": 2.0})
     list(watched.stream([{"x": 2.0}] * 4))
-    with running(tmp_path) as server:
+    own = "http://127.0.0.1:9"
+    with running(tmp_path, site="a", address=own, rendezvous=own) as server:
         served = server.ask("GET", "/metrics", user="admin").bytes.decode()
     exported_by_all = exported(inside(watched).metrics.registry.collect())
     exported_by_all |= exported(text_string_to_metric_families(served))
-    exported_by_all |= exported(idle_broker(tmp_path).collect())
     assert set(re.findall(r"`(rtfilter_[a-z_]+)`", TEXTS[HOME / "docs" / "watching.md"])) == exported_by_all
 
 

@@ -130,7 +130,7 @@ def test_it_has_imported_and_loaded_all(program):
     text = """
 import sys
 from rtfilter.index.kernels import counts
-print(counts.loads > 0, {"uvicorn", "rtfilter.overlay.running.broker_process"} <= sys.modules.keys())
+print(counts.loads > 0, "uvicorn" in sys.modules)
 """
     assert started(forks.python, program(text)).communicate(timeout=120)[0] == "True True\n"
 

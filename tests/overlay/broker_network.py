@@ -1,7 +1,7 @@
 """Whole brokers in simulated time: each finds its cluster, its parent and its routes by itself.
 
 Two brokers have a connection from the first message between them. It ends when one of them crashes, or a cut
-separates them: messages on their way are lost, and both brokers are notified, as for running brokers.
+separates them: messages on their way are lost, and both brokers are notified.
 """
 
 from __future__ import annotations

@@ -227,7 +227,6 @@ def test_the_installed_package_is_complete(installed, tmp_path):
     assert set(found["missing"]) == {
         "rtfilter.client",
         "rtfilter.nats",
-        "rtfilter.overlay",
         "rtfilter.service",
         "rtfilter.spark",
         "rtfilter.store",

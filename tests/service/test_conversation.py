@@ -824,7 +824,7 @@ def test_every_directive_in_every_state(tmp_path):
     async def script(pipeline):
         id = await subscribe(pipeline, "price > 0")
         for state in State:
-            for directive in Directive:
+            for directive in {*Directive} - {Directive.SITE}:  # which a server alone refuses
                 session = Conversation(pipeline)
                 for way in WAYS[state]:
                     await say(session, way, **NEEDED.get(Directive(way), {}))

@@ -23,7 +23,7 @@ ALLOWED = {
     **{
         (state, directive): state
         for state in ("CONNECTED", "RECEIVING")
-        for directive in ("REPLACE", "LIST", "MATCH", "EXPLAIN")
+        for directive in ("REPLACE", "LIST", "MATCH", "EXPLAIN", "SITE")
     },
 }
 

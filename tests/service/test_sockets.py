@@ -1,4 +1,4 @@
-"""Sockets of servers and brokers: what they are bound to, and how an address is shown."""
+"""Sockets of servers: what they are bound to, and how an address is shown."""
 
 import socket
 import subprocess
@@ -73,31 +73,26 @@ def test_ipv6_addresses_have_brackets(host, shown):
     assert sockets.shown(host) == shown
 
 
-def test_an_address_has_two_parts_and_brackets_only_beside_a_port():
-    assert sockets.host_and_port("[::1]:17470") == ("::1", 17470)
-    assert sockets.host_and_port("host:0") == ("host", 0)
-    for wrong in ("", "host", "host:", ":1", "host:70000", "host:-1", "host:²"):
-        with pytest.raises(ValueError, match="is no address such as host:17470"):
-            sockets.host_and_port(wrong)
+def test_an_address_has_brackets_only_beside_a_port():
     assert [sockets.bare(host) for host in ("[::1]", "::1", "[::1")] == ["::1", "::1", "[::1"]
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "asked", "told"),
+    ("soft", "hard", "asked", "raised"),
     [
-        (150, 700, 50, "0 150"),
-        (150, 700, 500, "0 600"),
-        (150, 700, 1000, "700 700"),
-        (150, 150, 500, "150 150"),
+        (150, 700, 50, 150),
+        (150, 700, 500, 600),
+        (150, 700, 1000, 700),
+        (150, 150, 500, 150),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
-def test_as_many_files_may_be_open_as_connections_need_or_it_is_told(soft, hard, asked, told):
+def test_as_many_files_may_be_open_as_connections_need_or_the_system_permits(soft, hard, asked, raised):
     """In a process of its own: a limit that was lowered cannot be raised again."""
     program = (
         "import resource; from rtfilter.basics import sockets; one = resource.RLIMIT_NOFILE; "
         f"resource.setrlimit(one, ({soft}, {hard})); "
-        f"print(sockets.make_room({asked}), resource.getrlimit(one)[0])"
+        f"sockets.make_room({asked}); print(resource.getrlimit(one)[0])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert ran.stdout.strip() == told, ran.stderr
+    assert ran.stdout.strip() == str(raised), ran.stderr

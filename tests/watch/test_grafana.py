@@ -1,6 +1,5 @@
 """Dashboard, rules and picture against what is exported, on a real Prometheus."""
 
-import asyncio
 import json
 import os
 import re
@@ -20,8 +19,6 @@ from prometheus_client import CollectorRegistry
 import overview
 import panels
 from experiments.ports import free_port
-from idle_broker import idle_broker
-from overlay.running.processes import Subscriber, processes
 from overview import Prometheus, filled
 from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
@@ -31,7 +28,11 @@ from rtfilter.nats.worker_metrics import WorkerMetrics
 from rtfilter.replay import Contender, ReplaySettings, replay
 from rtfilter.replay.workloads import workload
 from rtfilter.service.doors.server_metrics import PipelineCollector
+from rtfilter.service.sites.peers import Credentials
+from rtfilter.service.sites.site import SiteSettings
 from rtfilter.spark.watch import StreamMetrics
+from rtfilter.store.database import engine
+from rtfilter.store.site_table import SiteTable
 from rtfilter.watch.metrics import Metrics, StreamRecord, serve
 from service.running import running
 from service.served import served
@@ -63,9 +64,11 @@ def watched_worker():
 
 
 def of_service(folder):
-    """Names of all samples of a server."""
+    """Names of all samples of a server that is a site."""
 
     async def script(pipeline):
+        settings = SiteSettings("a", "a", "http://127.0.0.1:9", "http://127.0.0.1:9", Credentials("a"))
+        pipeline.join(settings, SiteTable(engine(f"sqlite:///{folder}/site.sqlite")))
         registry = CollectorRegistry()
         await PipelineCollector(pipeline, registry).text()
         return {sample.name for family in registry.collect() for sample in family.samples}
@@ -90,7 +93,6 @@ def exported(folder):
             inside(filter).metrics.registry,
             streams.registry,
             watched_worker()[0].registry,
-            idle_broker(folder),
         )
         for family in registry.collect()
         for sample in family.samples
@@ -110,7 +112,7 @@ def test_the_dashboard_shows_all_panels():
     assert [panel["title"] for panel in made] == [panel.title for row in panels.ROWS for panel in row.panels]
     assert all(panel["description"] for panel in made)
     closed = [panel["title"] for panel in shown["panels"] if panel.get("collapsed")]
-    assert closed == ["Service", "Brokers", "Spark", "NATS"]
+    assert closed == ["Service", "Sites", "Spark", "NATS"]
 
 
 def test_limits_are_lines_and_those_of_the_rules():
@@ -255,9 +257,10 @@ def rules_without_data(prometheus, began, *groups):
 @needs_prometheus
 def test_every_panel_and_rule_of_the_service_tells_what_a_server_did(server, tmp_path):
     prometheus, ports = server
-    (row,) = (row for row in panels.ROWS if row.title == "Service")
-    began, published = time.time(), 0
-    with running(tmp_path / "served", port=ports[0], tcp_port=0) as service:
+    rows = [row for row in panels.ROWS if row.title in ("Service", "Sites")]
+    began, published, own = time.time(), 0, f"http://127.0.0.1:{ports[0]}"
+    site = {"site": "a", "address": own, "rendezvous": own}
+    with running(tmp_path / "served", port=ports[0], tcp_port=0, **site) as service:
         service.ask("POST", "/filters/default/subscriptions", {"where": "price > 1"})
         missing, patience = None, time.monotonic() + 60
         while missing != []:
@@ -271,9 +274,8 @@ def test_every_panel_and_rule_of_the_service_tells_what_a_server_did(server, tmp
             service.ask("POST", "/filters/default/events", b"{", kind="application/json")
             assert time.monotonic() < patience, missing
             time.sleep(SCRAPED)
-            missing = without_data(prometheus, row, began) or rules_without_data(
-                prometheus, began, "rtfilter limits", "rtfilter service"
-            )
+            missing = [one for row in rows for one in without_data(prometheus, row, began)]
+            missing = missing or rules_without_data(prometheus, began, "rtfilter limits", "rtfilter service")
         until(lambda: number(prometheus, "rtfilter_service_published_total") == published)
         assert number(prometheus, "rtfilter_service_response_seconds_count") == published
         assert number(prometheus, 'rtfilter_service_stage_seconds_count{stage="match"}') == published
@@ -285,36 +287,6 @@ def test_every_panel_and_rule_of_the_service_tells_what_a_server_did(server, tmp
         assert number(prometheus, "rtfilter_service_waiting_deliveries") == 1
         assert number(prometheus, "rtfilter_service_redelivered_total") > 0
         assert number(prometheus, 'rtfilter_service_stage_seconds_count{stage="deliver"}') == delivered
-
-
-@needs_prometheus
-def test_every_panel_of_brokers_tells_what_one_did(server, tmp_path):
-    prometheus, ports = server
-    (row,) = (row for row in panels.ROWS if row.title == "Brokers")
-    began, published = time.time(), 0
-
-    async def script(network):
-        nonlocal published
-        await network.whole("a")
-        async with Subscriber(network.client("ann", "a")) as ann, network.client("bob", "a") as bob:
-            await ann.client.subscribe("trade", "x > 1")
-            missing, patience = None, time.monotonic() + 60
-            while missing != []:
-                await bob.publish("trade", {"x": 2.0})
-                published += 1
-                assert time.monotonic() < patience, missing
-                await asyncio.sleep(SCRAPED)
-                missing = await asyncio.to_thread(without_data, prometheus, row, began)
-            assert len(ann.values) == published
-
-    with processes(tmp_path) as network:
-        network.start("a", "--metrics-port", str(ports[0]))
-        asyncio.run(script(network))
-        until(lambda: number(prometheus, "rtfilter_overlay_acknowledged_seconds_count") == published)
-        assert number(prometheus, 'rtfilter_overlay_messages_total{kind="ClientDeliver"}') == published
-        assert number(prometheus, "rtfilter_overlay_reached") == 1
-        assert number(prometheus, "rtfilter_overlay_elections_total") == 1
-        assert number(prometheus, 'rtfilter_overlay_strategy{strategy="hybrid"}') == 1
 
 
 class Watched:
@@ -366,7 +338,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
         until(lambda: number(prometheus, "rtfilter_spark_events_total") == 1000 * batches)
 
         for row in panels.ROWS:
-            if row.title not in ("Service", "Brokers", "NATS"):
+            if row.title not in ("Service", "Sites", "NATS"):
                 assert not without_data(prometheus, row, began)
         changes = filled(panels.LEVEL_CHANGES, "3s").replace("[1m]", "[30s]")
         level = "rtfilter_controller_level[30s]"  # of a short replay, all that is scraped may be equal

@@ -356,7 +356,7 @@ def _name(user: str) -> str:
 
 def _roles_of_anyone(user: str) -> frozenset[Role]:
     """Return the roles by name where there are no users."""
-    return ALL if user == "admin" else ALL - {Role.ADMIN}
+    return ALL - {Role.SITE} if user == "admin" else ALL - {Role.SITE, Role.ADMIN}
 
 
 def _heard(task: asyncio.Task[None]) -> None:

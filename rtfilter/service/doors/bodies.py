@@ -119,7 +119,7 @@ class RequestLimits(NamedTuple):
     nesting: int = 64
 
 
-class Site(NamedTuple):
+class ServerParts(NamedTuple):
     """The objects that all doors of HTTP and WebSocket share.
 
     Attributes
@@ -155,7 +155,7 @@ class Call(Request):
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
-        self.site: Site = scope["app"]
+        self.site: ServerParts = scope["app"]
         self.pipeline = self.site.pipeline
         self.content = b""
         self.arrived = self.read = perf_counter()

@@ -38,6 +38,7 @@ class ClientDirective(IntEnum):
     LIST = 12
     MATCH = 13
     EXPLAIN = 14
+    SITE = 15
 
 
 class ServerDirective(IntEnum):

@@ -18,7 +18,7 @@ from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.doors import event_doors, management, page, problems
 from rtfilter.service.doors.admission import require_own_host
-from rtfilter.service.doors.bodies import RequestLimits, Rooms, Site
+from rtfilter.service.doors.bodies import RequestLimits, Rooms, ServerParts
 from rtfilter.service.doors.door import openapi
 from rtfilter.service.doors.problems import HostError, OriginError
 from rtfilter.service.doors.server_metrics import PipelineCollector
@@ -65,7 +65,7 @@ def application(
         True if the server answers only to names of this machine's loopback; see `require_own_host`.
     webhooks : Webhooks
     """
-    site = Site(pipeline, webhooks, metrics, limits, Rooms(limits.body), Rooms(MOST_ANSWERS))
+    site = ServerParts(pipeline, webhooks, metrics, limits, Rooms(limits.body), Rooms(MOST_ANSWERS))
     doors = (*event_doors.DOORS, *management.DOORS, *page.DOORS)
     document = openapi(doors)
 

@@ -22,6 +22,9 @@ from rtfilter.service.roles import Role
 from rtfilter.service.service_errors import RequestError, TooLargeError
 from rtfilter.service.webhooks import WebhookState
 
+Everywhere = Annotated[
+    bool, Meta(description="Wait until all sites that must know the subscription do; for one site, no wait.")
+]
 User = Annotated[str | None, Meta(description="Of another user; for admins.")]
 _SUBSCRIPTIONS: Final[dict[str, Any]] = {
     JSON: models.SubscriptionWanted,
@@ -72,13 +75,17 @@ async def remove_filter(call: Call, filter: Name) -> None:
     await call.pipeline.filters.remove(call.who, filter)
 
 
-async def subscribe(call: Call, filter: Name, idempotency_key: IdempotencyKey = None) -> Response:
+async def subscribe(
+    call: Call, filter: Name, idempotency_key: IdempotencyKey = None, everywhere: Everywhere = False
+) -> Response:
     """Subscribe once with a JSON object, or many times with JSON lines, of which the good ones are added."""
     limits, measures = call.site.limits, call.pipeline.measures
     subscriptions = call.pipeline.subscriptions
     if call.media_type == JSON:
         wish = await call.worked(_wish, call.content, limits)
         id = await subscriptions.subscribe(call.who, filter, wish, idempotency_key)
+        if everywhere:
+            await call.pipeline.everywhere([id])
         headers = {"location": f"/subscriptions/{id}"}
         return Response(b'{"subscription":%d}' % id, 201, headers, media_type=JSON)
     if call.media_type not in LINES:
@@ -86,6 +93,8 @@ async def subscribe(call: Call, filter: Name, idempotency_key: IdempotencyKey = 
     await call.enter_answers()
     wishes, wrong = await call.beside(_wishes, call.content, limits, measures)
     made = await subscriptions.subscribe_many(call.who, filter, wishes, idempotency_key)
+    if everywhere:
+        await call.pipeline.everywhere([one for one in made if isinstance(one, int)])
     return Response(await call.beside(_report, made, wrong, measures), media_type=JSON)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -15,6 +15,8 @@ from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON, Call
 from rtfilter.service.doors.door import Door
 from rtfilter.service.roles import ALL, Identity, Role
+from rtfilter.service.service_errors import UnknownError
+from rtfilter.service.sites.shown import SiteShown
 from rtfilter.service.status import Status
 
 POLICY: Final = (
@@ -57,22 +59,30 @@ def _file(name: str, kind: str) -> Callable[[Call], Awaitable[Response]]:
     return show
 
 
-async def _watcher(call: Call) -> Identity:
-    """Return the identity of an admin who looks at the server; of anyone if it has no users."""
+async def _watcher(call: Call, role: Role = Role.ADMIN) -> Identity:
+    """Return the identity of an admin, or of a user with the role; of anyone if the server has no users."""
     users = call.pipeline.users
     if users.open:
         return Identity("admin", ALL)
     who = await identity(users, call)
-    who.require(Role.ADMIN)
+    who.require(role)
     return who
 
 
 async def status(call: Call) -> Response:
     """Return the present numbers, and counts that only rise. For admins, if the server has users."""
     pipeline = call.pipeline
-    standby = pipeline.standby is not None
-    found = await pipeline.status.of_server(await _watcher(call), pipeline.ready, standby)
+    standby, site = pipeline.standby is not None, pipeline.site and pipeline.site.shown
+    found = await pipeline.status.of_server(await _watcher(call), pipeline.ready, standby, site)
     return Response(msgspec.json.encode(found), headers={"cache-control": "no-store"}, media_type=JSON)
+
+
+async def site(call: Call) -> Any:
+    """Return the place of this server among the sites of its network. For admins and other sites."""
+    await _watcher(call, Role.SITE)
+    if call.pipeline.site is None:
+        raise UnknownError("this server is no site of a network: it was started without --site")
+    return call.pipeline.site.shown
 
 
 async def health(call: Call) -> Response:
@@ -112,5 +122,6 @@ DOORS: Final = (
         "GET", "/metrics", metrics, answers={200: {"text/plain": {"schema": {"type": "string"}}}}, open=True
     ),
     Door("GET", "/status", status, answers={200: Status}, open=True),
+    Door("GET", "/site", site, answers={200: SiteShown}, open=True, standby=False),
     *(Door("GET", path, _file(*file), open=True, documented=False) for path, file in FILES.items()),
 )

@@ -66,7 +66,8 @@ class PipelineCollector(Collector):
         return await asyncio.shield(self._making)
 
     async def _make(self) -> bytes:
-        self._found = [*_counted(self._pipeline), *_measured(self._pipeline.measures)]
+        pipeline = self._pipeline
+        self._found = [*_counted(pipeline), *_of_site(pipeline), *_measured(pipeline.measures)]
         return await asyncio.to_thread(generate_latest, self._registry)
 
 
@@ -81,6 +82,24 @@ def _counted(pipeline: Pipeline) -> Iterable[Metric]:
     yield GaugeMetricFamily("rtfilter_service_ready", "1 while it is ready", value=ready)
     standby = float(pipeline.standby is not None)
     yield GaugeMetricFamily("rtfilter_service_standby", "1 while it follows another server", value=standby)
+
+
+def _of_site(pipeline: Pipeline) -> Iterable[Metric]:
+    if pipeline.site is None:
+        return
+    shown = pipeline.site.shown
+    for name, text, value in (
+        (
+            "neighbours",
+            "Sites next to this one that it has a connection to",
+            sum(one.connected for one in shown.neighbours),
+        ),
+        ("reached", "1 while it is in the tree: at the root, or below a parent", shown.reached),
+        ("current", "1 while it misses no event of another site", shown.current),
+    ):
+        yield GaugeMetricFamily(f"rtfilter_service_site_{name}", text, value=float(value))
+    text, stored = "Events of other sites stored", pipeline.measures.from_sites
+    yield CounterMetricFamily("rtfilter_service_site_events", text, value=stored)
 
 
 def _measured(measures: Measures) -> Iterable[Metric]:

@@ -158,6 +158,7 @@ function show(status) {
   showSlowest(status.slowest);
   showPlans(status.filters);
   showEstimates(status.filters);
+  showSites(status.site);
   offer(status.filters.map((one) => one.name));
 }
 
@@ -322,6 +323,15 @@ function bar(share) {
 function showSlowest(users) {
   const rows = users.map((one) => [one.user, whole.format(one.pending), span(one.age), one.connected ? "yes" : "no"]);
   fill("slowest", rows, 4, "Nobody has deliveries that wait.");
+}
+
+function showSites(site) {
+  at("sites").hidden = site === null;
+  if (site === null) return;
+  const place = site.root ? "at the root" : site.parent ? `below ${site.parent}` : "cut off";
+  put("site", `${site.site}, ${place}${site.current ? "" : ", catching up"}`);
+  const rows = site.neighbours.map((one) => [one.site, one.connected ? "yes" : "no", whole.format(one.waiting)]);
+  fill("neighbours", rows, 3, "There is no other site yet.");
 }
 
 function showPlans(filters) {

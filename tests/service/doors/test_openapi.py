@@ -15,7 +15,9 @@ ORDER = ["put", "post", "get", "delete"]
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory):
     """A server with the subscription, as the examples have them; and the document."""
-    with running(tmp_path_factory.mktemp("documented"), schema=None, webhook_private=True) as server:
+    folder, own = tmp_path_factory.mktemp("documented"), "http://127.0.0.1:9"
+    site = {"site": "a", "address": own, "rendezvous": own}
+    with running(folder, schema=None, webhook_private=True, **site) as server:
         document = server.ask("GET", "/openapi.json", user=None).body
         body = document["paths"]["/filters/{filter}"]["put"]["requestBody"]
         wanted = body["content"]["application/json"]["examples"]["0"]["value"]
@@ -79,7 +81,7 @@ def test_all_that_is_served_is_documented_with_its_errors(documented):
             assert "422" not in operation["responses"]
             assert operation["description"]
             secured = {name for one in operation.get("security", []) for name in one}
-            lone = ("/healthz", "/readyz", "/metrics", "/status")
+            lone = ("/healthz", "/readyz", "/metrics", "/status", "/site")
             assert secured == (set() if path in lone else {"basic", "bearer"})
     assert document["info"]["version"]
 

@@ -68,6 +68,7 @@ TABLE = [
     ("GET", "/", None, (200, 200, 200, 200, 200)),
     ("GET", "/metrics", None, (401, 200, 403, 403, 403)),
     ("GET", "/status", None, (401, 200, 403, 403, 403)),
+    ("GET", "/site", None, (401, 404, 403, 403, 403)),  # it is none
     ("GET", "/nothing", None, (404, 404, 404, 404, 404)),
     ("GET", "/filters", None, (401, 200, 200, 200, 200)),
     ("GET", "/filters/default", None, (401, 200, 200, 200, 200)),
@@ -177,6 +178,7 @@ DIRECTIVES = [
     (Directive.READY, {}, ("ACK", "ACK", "ACK", "forbidden")),
     (Directive.ACK, {"upto": 0}, ("ACK", "ACK", "ACK", "forbidden")),
     (Directive.CREDIT, {"more": 1}, ("ACK", "ACK", "ACK", "ACK")),
+    (Directive.SITE, {"site": "s", "cluster": "s", "message": ""}, ("directive", *["forbidden"] * 3)),
     (Directive.STOP, {}, ("directive",) * 4),
     (Directive.CONNECT, {"user": "ann", "password": "no password"}, ("directive",) * 4),
     (Directive.DISCONNECT, {}, ("ACK",) * 4),

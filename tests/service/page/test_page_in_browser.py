@@ -408,3 +408,23 @@ def test_axe_finds_nothing_wrong_with_signing_in(guarded, visit):
     with checked(page):
         sign_in(page, "ann", "the password of ann")
         expect(page.locator("#own-subscriptions")).to_have_text("0")
+
+
+def test_a_site_shows_its_place_and_its_neighbours(tmp_path, visit):
+    own = "http://127.0.0.1:9"
+    with running(tmp_path, site="paris", address=own, rendezvous=own, heartbeat=0.1) as server:
+        page = visit(server)
+        with checked(page):
+            expect(page.locator("#site")).to_have_text("paris, at the root")
+            assert cells(page, "neighbours") == [["There is no other site yet."]]
+        near = {"site": "rome", "connected": True, "waiting": 1234}
+        site = {"site": "paris", "root": False, "parent": "", "current": False, "neighbours": [near]}
+        shown = page.evaluate(
+            """(site) => {
+                showSites(site);
+                return [at("site").textContent, at("neighbours").innerText.split("\\t"), at("sites").hidden];
+            }""",
+            site,
+        )
+        assert shown == ["paris, cut off, catching up", ["rome", "yes", "1,234"], False]
+        assert page.evaluate("() => { showSites(null); return at('sites').hidden; }")

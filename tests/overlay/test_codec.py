@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.codec import Codec, encoded
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.membership.election import Heartbeat, Member
-from rtfilter.overlay.running.broker_frames import Codec, LinkError, encoded
-from rtfilter.overlay.running.client_messages import ClientPublish, Have
+from rtfilter.overlay.membership.multicast import Numbered
+from rtfilter.overlay.routing_messages import Acknowledge, Event
 
 HERE = Contact("a", "A", "here:1")
 
@@ -17,8 +18,8 @@ HERE = Contact("a", "A", "here:1")
 @pytest.mark.parametrize(
     "message",
     [
-        lambda number: ClientPublish(EventId("client ann", 1, number), "trade", {"x": 1.0}),
-        lambda number: Have(EventId("client ann", number, 1)),
+        lambda number: Event(EventId("a", 1, number), "trade", {"x": 1.0}),
+        lambda number: Acknowledge(EventId("a", number, 1)),
         lambda number: Heartbeat(HERE, number, (Member(HERE, 1),), Standing()),
         lambda number: Heartbeat(HERE, 1, (Member(HERE, number),), Standing()),
     ],
@@ -27,8 +28,25 @@ HERE = Contact("a", "A", "here:1")
 def test_a_number_that_no_database_takes_is_in_no_message(message, number):
     codec = Codec()
     assert codec.decoded(encoded(message(2**63 - 1))) == message(2**63 - 1)
-    with pytest.raises(LinkError, match="this is no message"):
+    with pytest.raises(ValueError, match="this is no message"):
         codec.decoded(encoded(message(number)))
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"",
+        b"\xc1",
+        b"\x91" * 100_000,
+        msgspec.msgpack.encode({"message": "Sword"}),
+        msgspec.msgpack.encode({"message": "Confirm", "id": 1}),
+        encoded(Numbered("a", 1, 1, {"message": "Sword"})),
+    ],
+    ids=["empty", "not MessagePack", "deep", "unknown", "of a wrong type", "within a multicast"],
+)
+def test_rubbish_is_no_message(rubbish):
+    with pytest.raises(ValueError, match="this is no message"):
+        Codec().decoded(rubbish)
 
 
 def test_no_number_is_missing_from_the_rule():

@@ -1,1 +1,0 @@
-"""Brokers as processes: sockets, a clock and a database around the machines of `rtfilter.overlay`."""

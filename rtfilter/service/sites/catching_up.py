@@ -1,0 +1,203 @@
+"""The events that a site may have missed while its place changed, read from the logs of other sites.
+
+`Positions` say how far a site has the events of each other one: all up to a position that it or its
+neighbours want are in its log. Neighbours tell each other, each behind the deliveries that it speaks of.
+
+After a link has changed, nothing that neighbours tell counts until the site has read the events since then at
+their origin. It reads once everybody who must know its subscriptions does, so that all later events come by
+the new links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from rtfilter.overlay.broker_names import BrokerMessage, SubscriptionId, Whole
+from rtfilter.service.service_errors import BusyError
+from rtfilter.service.sites.arriving import store_event
+from rtfilter.service.sites.origins import Origin
+from rtfilter.service.sites.peers import Credentials
+from rtfilter.service.stages import StagePart, Stages
+from rtfilter.store.site_table import SiteTable
+
+PAGE: Final = 1000
+"""Events that are read at once."""
+AGAIN: Final = 1.0
+"""Seconds until an origin that does not answer is asked again."""
+SKEW: Final = 60
+"""Seconds that clocks of sites may differ: events from before this site was made are not read."""
+WITHIN: Final = 30.0
+"""Seconds in which an origin must answer."""
+_log = logging.getLogger(__name__)
+
+
+class KnownSite(NamedTuple):
+    """A site whose events come here: its address, and the position up to which it has nothing to send."""
+
+    address: str
+    position: Whole
+
+
+class Positions(BrokerMessage, frozen=True):
+    """The position up to which the sender, and so the receiver, has the events of each site."""
+
+    sites: dict[str, KnownSite]
+
+
+class CatchingUp(StagePart):
+    """Reads what was missed, and notes how far the events of other sites are here.
+
+    `everywhere` returns whether all who must know some subscriptions do; `wanted` their ids.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        name: str,
+        who: Credentials,
+        table: SiteTable,
+        wanted: Callable[[], list[SubscriptionId]],
+        everywhere: Callable[[SubscriptionId], bool],
+    ) -> None:
+        super().__init__(stages)
+        self._name, self._who, self._table = name, who, table
+        self._wanted, self._everywhere = wanted, everywhere
+        since, found = table.get("since"), table.get("have")
+        if since is None:
+            since = b"%d" % time.time()
+            table.put("since", since)
+        self._since = int(since) - SKEW
+        self.known = {} if found is None else msgspec.json.decode(found, type=dict[str, KnownSite])
+        self._stored = dict(self.known)
+        self._waiting = set[SubscriptionId]()  # that not everybody knows since the last change
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._current: set[str] = set()  # sites of which nothing is missed
+        self._failed: set[str] = set()
+
+    def anew(self) -> None:
+        """Begin to read what is missed: a link has changed, or deliveries were dropped."""
+        for task in self._reading.values():
+            task.cancel()
+        self._reading.clear()
+        self._current.clear()
+        self._waiting = set(self._wanted())
+
+    def hear(self, message: Positions) -> None:
+        """Take what a neighbour tells."""
+        for site, (address, position) in message.sites.items():
+            if site == self._name:
+                continue
+            before = self.known.get(site)
+            if before is None:
+                self.known[site] = KnownSite(address, 0)
+            elif site in self._current:
+                self.known[site] = KnownSite(address, max(position, before.position))
+            elif before.address != address:
+                self.known[site] = before._replace(address=address)
+
+    def tick(self) -> None:
+        """Read at all sites of which something may be missed, once everybody knows what is wanted."""
+        self._waiting = {id for id in self._waiting if not self._everywhere(id)}
+        if self._waiting:
+            return
+        for site in self.known:
+            if site not in self._current and site not in self._reading:
+                self._reading[site] = asyncio.create_task(self._read(site))
+
+    @property
+    def settled(self) -> bool:
+        """True if nothing is missed of any known site."""
+        return not self._waiting and self._current >= self.known.keys()
+
+    async def _read(self, site: str) -> None:
+        while True:
+            try:
+                await self._read_all(site)
+            except (OSError, ValueError, KeyError, BusyError) as error:
+                if site not in self._failed:
+                    _log.warning("the log of %s cannot be read, which is tried again: %s", site, error)
+                self._failed.add(site)
+                await asyncio.sleep(AGAIN)
+                continue
+            self._failed.discard(site)
+            self._current.add(site)
+            del self._reading[site]
+            return
+
+    async def _read_all(self, site: str) -> None:
+        address, position = self.known[site]
+        log = await asyncio.to_thread(self._ask, address, "/site")  # first: events until then are read below
+        if log["removed"] > position > 0:
+            _log.critical(
+                "events of %s between its positions %d and %d may be lost here: its log has them no more",
+                site,
+                position,
+                log["removed"],
+            )
+        for filter in list(self._indexes):
+            after, more = position, True
+            while more:
+                path = f"/filters/{quote(filter, safe='')}/events?after={after}&limit={PAGE}"
+                page = await asyncio.to_thread(self._ask, address, path)
+                events = page["events"]
+                await self._store_wanted(site, filter, events)
+                after, more = max([after, *(one["position"] for one in events)]), page["next"] is not None
+        self.known[site] = KnownSite(address, max(log["head"], position))
+
+    def _ask(self, addresses: str, path: str) -> Any:
+        """Return what a site answers; there may be several addresses, with commas, of it and its standby."""
+        *others, last = addresses.split(",")
+        for address in others:
+            with suppress(OSError):
+                return self._answer(address, path)
+        return self._answer(last, path)
+
+    def _answer(self, address: str, path: str) -> Any:
+        url = address.strip().rstrip("/") + path
+        who = "Basic " + b64encode(":".join(self._who).encode()).decode()
+        try:
+            with urlopen(Request(url, headers={"Authorization": who}), timeout=WITHIN) as answer:
+                return json.load(answer)
+        except OSError as error:
+            if getattr(error, "code", 0) == 404:
+                return {"events": [], "next": None}  # it has no such filter
+            raise
+
+    async def _store_wanted(self, site: str, filter: str, events: list[dict[str, Any]]) -> None:
+        own = [one for one in events if ":" not in one["user"] and one["at"] >= self._since]
+        if not own or filter not in self._indexes:
+            return
+        index = self._indexes[filter].filter
+        await self._match.reached(self._owners.changed)  # so that the index has all that is wanted
+        bodies = [msgspec.json.encode(one["event"]) for one in own]
+        hits = await self._asides.beside.run(lambda: index.match_batch(bodies).any.tolist())
+        wanted = [(one, body) for one, body, hit in zip(own, bodies, hits, strict=True) if hit]
+        await asyncio.gather(
+            *(
+                store_event(self, filter, body, Origin(one["user"], site, one["position"], site))
+                for one, body in wanted
+            )
+        )
+
+    async def store(self) -> None:
+        """Store the positions, where they have changed."""
+        if self.known != self._stored:
+            self._stored = dict(self.known)
+            await self._asides.ask(self._table.put, "have", msgspec.json.encode(self._stored))
+
+    async def close(self) -> None:
+        """End all reading."""
+        for task in self._reading.values():
+            task.cancel()
+        await asyncio.gather(*self._reading.values(), return_exceptions=True)

@@ -1,0 +1,31 @@
+"""The origin of an event that came from another site, as the log has it in place of a user.
+
+The text is ``user:site:position:neighbour``. No name of a user or a site has a colon.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """The place where an event was published, and the neighbour that it came from."""
+
+    user: str
+    site: str
+    position: int
+    """In the log of that site."""
+    neighbour: str = ""
+
+    @property
+    def text(self) -> str:
+        """The origin as the log has it."""
+        return f"{self.user}:{self.site}:{self.position}:{self.neighbour}"
+
+
+def origin_of(text: str) -> Origin | None:
+    """Return the origin of an event, or None for a user of this site."""
+    parts = text.split(":")
+    if len(parts) != 4 or not parts[2].isdigit():
+        return None
+    return Origin(parts[0], parts[1], int(parts[2]), parts[3])

@@ -1,0 +1,481 @@
+"""A site: a server in a network of servers. The machines of `rtfilter.overlay` decide who subscribes at whom.
+
+A message between machines is a directive of a session. What a neighbour wants becomes subscriptions of a user
+with its name here, so that its events wait for it in a backlog as those of every user do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rtfilter.basics.errors import RTFilterError
+from rtfilter.overlay.broker_machine import Broker, Out
+from rtfilter.overlay.broker_names import BrokerMessage, ConnectionKind, Send, SubscriptionId
+from rtfilter.overlay.codec import Codec
+from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root
+from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import Confirm
+from rtfilter.overlay.strategies import Strategy
+from rtfilter.overlay.switching import Switched
+from rtfilter.service.owners import removal_of
+from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
+from rtfilter.service.sites.arriving import Arriving
+from rtfilter.service.sites.catching_up import CatchingUp, KnownSite, Positions
+from rtfilter.service.sites.peers import Credentials, Peers
+from rtfilter.service.sites.shown import NeighbourShown, OriginShown, SiteShown
+from rtfilter.service.stages import StagePart, Stages
+from rtfilter.store.log_tables import Entry, Kind, Logged
+from rtfilter.store.site_table import SiteTable
+
+MANNER: Final = '{"site":true}'
+"""The manner of deliveries of a subscription that another site has here."""
+TICKS: Final = 10
+"""Ticks per heartbeat."""
+GRACE: Final = 5
+"""Heartbeats for which the subscriptions of a lost neighbour stay, and nothing is confirmed."""
+POINT: Final = "rendezvous point"
+"""The name under which the rendezvous point sends."""
+_log = logging.getLogger(__name__)
+_Input = Callable[[float], list[Out]]
+_Want = tuple[str, SubscriptionId | str]
+"""A subscription of another site here: its name, and the id, or the event type of all events."""
+
+
+class SiteSettings(NamedTuple):
+    """The settings of a site.
+
+    Attributes
+    ----------
+    name, cluster : str
+        Names without a colon; sites of a cluster are near each other.
+    address : str
+        The URL at which other sites reach this one.
+    rendezvous : str
+        The address of the site that knows the root; it may be this one.
+    who : Credentials
+        The user that this site is at others.
+    strategy : str
+        One of `rtfilter.overlay.strategies.STRATEGIES`, the same at all sites.
+    assigned : mapping of str to str
+        Clusters of `rtfilter.overlay.strategies.Rendezvous`, by filter.
+    heartbeat : float
+        Seconds, the same at all sites.
+    slack : float or None
+        See `Router`.
+    """
+
+    name: str
+    cluster: str
+    address: str
+    rendezvous: str
+    who: Credentials
+    strategy: str = "hybrid"
+    assigned: Mapping[str, str] = {}
+    heartbeat: float = 1.0
+    slack: float | None = None
+
+
+class Enter(BrokerMessage, frozen=True):
+    """A sign of life to the rendezvous point, which answers with the sites of the cluster."""
+
+    contact: Contact
+
+
+class Fellows(BrokerMessage, frozen=True):
+    """The sites of a cluster that the rendezvous point has heard of."""
+
+    contacts: tuple[Contact, ...]
+
+
+class _Owed(NamedTuple):
+    """The positions that a neighbour gets once it has taken all deliveries up to a position of this log."""
+
+    upto: int
+    positions: Positions
+
+
+class NetworkSite(StagePart):
+    """The machines of a site, their messages, and what follows from them in the log."""
+
+    def __init__(self, stages: Stages, settings: SiteSettings, table: SiteTable) -> None:
+        super().__init__(stages)
+        self.settings, self._stages, self._table = settings, stages, table
+        times = MembershipSettings(heartbeat=settings.heartbeat)
+        self._codec = Codec()
+        incarnation = int(time.time())
+        contact = Contact(settings.name, settings.cluster, settings.address)
+        self._types = {name: index.info.schema for name, index in self._indexes.items()}
+        self._router = Router(
+            settings.name,
+            incarnation,
+            self._types,
+            settings.strategy,
+            covering=True,
+            grace=GRACE * settings.heartbeat,
+            slack=settings.slack,
+            assigned=settings.assigned,
+        )
+        switched = table.get("switched")
+        if switched is not None:
+            self._router.resume(msgspec.msgpack.decode(switched, type=Switched))
+        self._wave = self._router.switched.wave
+        self._term = int(table.get("term") or 0)
+        membership = Membership(contact, times, incarnation, incarnation, self._term)
+        membership.election.stored_term = self._term
+        self._broker = Broker(self._router, membership)
+        self._point: RendezvousPoint | None = None
+        if settings.rendezvous == settings.address:
+            root = table.get("root")
+            kept = None if root is None else msgspec.json.decode(root, type=Root)
+            self._point = RendezvousPoint(times, kept, time.monotonic())
+        self._peers = Peers(settings.cluster, settings.name, settings.who, self._up, self._down)
+        self._inputs: asyncio.Queue[_Input] = asyncio.Queue()
+        self._arriving: dict[str, tuple[str, asyncio.Task[None]]] = {}  # by site, with the address
+        self._own: dict[int, SubscriptionId] = {}
+        self._ids: dict[SubscriptionId, int] = {}
+        self._confirmed: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self._wants: dict[_Want, int] = {}  # the subscription here
+        self._owed: dict[str, _Owed] = {}
+        ids = lambda: [entry.subscription.id for entry in self._router.table]  # noqa: E731
+        given = stages, settings.name, settings.who, table, ids, self._router.is_known_everywhere
+        self.catching_up = CatchingUp(*given)
+        self._stored = self._told = 0.0
+        self._entered: dict[str, Contact] = {}  # at the rendezvous point
+        self._fellows: tuple[Contact, ...] = ()
+        self._announced = 0
+        self._place = "", "", ""  # the root, the parent and the designated site, as last logged
+        self._deliver.site = settings.name
+
+    # -- inputs ----------------------------------------------------------------------------------------------
+
+    def hear(self, user: str, site: str, cluster: str, message: bytes) -> None:
+        """Take a message of another site, by its user. Raises `RequestError` where it is not understood."""
+        if site not in (user, POINT):
+            raise RequestError(f"the user {user!r} is no site {site!r}: a site is a user of its own name")
+        try:
+            found = self._codec.decoded(message)
+        except ValueError as error:
+            raise RequestError(f"the message of {site} is not understood: {error}") from None
+        if isinstance(found, Positions):
+            self.catching_up.hear(found)
+        elif isinstance(found, Enter):
+            self._enter(found.contact)
+        elif isinstance(found, Fellows):
+            self._fellows = found.contacts
+        elif isinstance(found, AskRoot | ClaimRoot | RenewRoot):
+            self._ask_point(found, site)
+        elif site == POINT:
+            self._inputs.put_nowait(partial(self._broker.receive, found, RENDEZVOUS_POINT, ""))
+        else:
+            self._inputs.put_nowait(partial(self._broker.receive, found, site, cluster))
+
+    def _ask_point(self, message: AskRoot | ClaimRoot | RenewRoot, site: str) -> None:
+        if self._point is None:
+            raise RequestError("this site is not the rendezvous point; all sites need the same one")
+        before = self._point.root
+        answers = self._point.receive(message, site, time.monotonic())
+        if self._point.root != before:
+            self._table.put("root", msgspec.json.encode(self._point.root))
+        for one in answers:
+            if one.to.name == self.settings.name:
+                self._inputs.put_nowait(partial(self._broker.receive, one.message, RENDEZVOUS_POINT, ""))
+            else:
+                self._peers.send(one.to.name, one.to.address, one.message, POINT)
+
+    def _enter(self, contact: Contact) -> None:
+        """Answer a site, as the rendezvous point, with those of its cluster."""
+        self._entered[contact.name] = contact
+        fellows = tuple(one for one in self._entered.values() if one.cluster == contact.cluster)
+        if contact.name == self.settings.name:
+            self._fellows = fellows
+        else:
+            self._peers.send(contact.name, contact.address, Fellows(fellows), POINT)
+
+    def _up(self, name: str) -> None:
+        self._inputs.put_nowait(partial(self._broker.linked, name))
+
+    def _down(self, name: str) -> None:
+        self._inputs.put_nowait(partial(self._broker.lost, name))
+
+    def changed(self, logged: Logged) -> None:
+        """Take a change of the log: what users here want, others must know."""
+        position, entry = logged
+        if entry.manner == MANNER:
+            return
+        id = position if entry.subscription is None else entry.subscription
+        if id in self._own:
+            former = self._own.pop(id)
+            del self._ids[former]
+            self._inputs.put_nowait(partial(self._broker.unsubscribe, former))
+        if entry.kind is not Kind.UNSUBSCRIBE and entry.filter in self._types:
+            self._inputs.put_nowait(partial(self._subscribe, id, entry))
+
+    def _subscribe(self, id: int, entry: Entry, now: float) -> list[Out]:
+        where = msgspec.json.decode(entry.body)["where"]
+        made, out = self._broker.subscribe("users", entry.filter, where, now)
+        self._own[id], self._ids[made] = made, id
+        return out
+
+    def switch(self, strategy: str) -> None:
+        """Change the strategy of the whole network, at the root. Raises `ConflictError`."""
+        try:
+            self._broker.router.require_switch(strategy)
+        except ValueError as error:
+            raise ConflictError(str(error)) from None
+        self._inputs.put_nowait(partial(self._broker.switch, strategy))
+
+    async def everywhere(self, id: int) -> None:
+        """Wait until all sites that must know a subscription do."""
+        await self._confirmed[id].wait()
+
+    @property
+    def shown(self) -> SiteShown:
+        """The state of the site, for people."""
+        settings, membership, place = self.settings, self._broker.membership, self._broker.place
+        return SiteShown(
+            settings.name,
+            settings.cluster,
+            settings.address,
+            self._router.strategy.name,
+            place.root,
+            place.parent,
+            place.designated,
+            membership.root,
+            [self._shown(membership.contacts[name]) for name in sorted(self._neighbours())],
+            {name: OriginShown(*known) for name, known in sorted(self.catching_up.known.items())},
+            self.catching_up.settled,
+            len(self._wants),
+            self._log.head,
+            self._log.removed,
+        )
+
+    def _shown(self, contact: Contact) -> NeighbourShown:
+        name, cluster, address = contact.name, contact.cluster, contact.address
+        waiting, taking = len(self._deliver.backlog(name).pending), self._deliver.receives(name)
+        return NeighbourShown(name, cluster, address, name in self._peers.connected, waiting, taking)
+
+    # -- work ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry out what the machines say, until cancelled."""
+        await self._read_wants()
+        while True:
+            try:
+                async with asyncio.timeout(self.settings.heartbeat / TICKS):
+                    work = await self._inputs.get()
+            except TimeoutError:
+                work = self._broker.tick
+                await self._tick()
+            try:
+                out = work(time.monotonic())
+            except (RTFilterError, TypeError, ValueError) as error:
+                _log.warning("a message of another site is left out: %s", error)
+                continue
+            await self._carry_out(out)
+
+    async def _read_wants(self) -> None:
+        for id, filter, _, _, _ in await asyncio.to_thread(lambda: [*self._log.owners()]):
+            for logged in await asyncio.to_thread(partial(self._log.subscriptions, id=id)):
+                entry = logged.entry
+                if entry.manner == MANNER:
+                    what = msgspec.json.decode(entry.body)["metadata"]["id"]
+                    self._wants[entry.user, what if isinstance(what, str) else SubscriptionId(*what)] = id
+                elif filter in self._types:
+                    self.changed(Logged(id, entry))
+
+    async def _tick(self) -> None:
+        self._take_types()
+        self.catching_up.tick()
+        self._tell()
+        if time.monotonic() - self._told > self.settings.heartbeat:
+            self._told = time.monotonic()
+            if self._point is not None:
+                self._enter(self._broker.membership.contact)
+            else:
+                self._peers.send(POINT, self.settings.rendezvous, Enter(self._broker.membership.contact))
+        if time.monotonic() - self._stored > STORED:
+            self._stored = time.monotonic()
+            await self.catching_up.store()
+
+    def _take_types(self) -> None:
+        """Let the machines know filters that were added or extended since, and exchange all wants again."""
+        types = {name: index.info.schema for name, index in self._indexes.items()}
+        new = {name: schema for name, schema in types.items() if self._types.get(name) != schema}
+        if new:
+            self._types = types
+            self._router.extend(new)
+            for name in self._peers.connected:
+                self._down(name)
+                self._up(name)
+
+    def _tell(self) -> None:
+        """Tell neighbours how far they have all events, once they have taken what that speaks of."""
+        contacts = self._broker.membership.contacts
+        for name in self._arriving:
+            owed, backlog = self._owed.get(name), self._deliver.backlog(name)
+            settled = self._match.settled
+            taken = min(settled, min(backlog.pending, default=settled + 1) - 1)
+            if owed is not None and taken >= owed.upto and name in contacts:
+                self._peers.send(name, contacts[name].address, owed.positions)
+                owed = None
+            if owed is None:
+                mine = KnownSite(self.settings.address, max(self._match.last, settled))
+                self._owed[name] = _Owed(
+                    mine.position, Positions({**self.catching_up.known, self.settings.name: mine})
+                )
+
+    async def _carry_out(self, out: list[Out]) -> None:
+        await self._keep_term()
+        self._log_place()
+        self._follow_links()
+        await self._reflect()
+        for one in out:
+            if isinstance(one, Send):
+                if isinstance(one.message, Confirm) and one.message.id in self._ids:
+                    self._confirmed[self._ids[one.message.id]].set()
+                continue
+            match one.to.audience:
+                case Audience.BROKER:
+                    self._peers.send(one.to.name, one.to.address, one.message)
+                case Audience.RENDEZVOUS if self._point is not None:
+                    self._ask_point(one.message, self.settings.name)  # type: ignore[arg-type]
+                case Audience.RENDEZVOUS:
+                    self._peers.send(POINT, self.settings.rendezvous, one.message)
+                case Audience.CLUSTER:
+                    for other in self._cluster():
+                        self._peers.send(other.name, other.address, one.message)
+
+    def _cluster(self) -> list[Contact]:
+        """Return the other sites of the cluster that are known, present or not."""
+        known = {one.name: one for one in (*self._fellows, *self._broker.membership.contacts.values())}
+        return [
+            one
+            for one in known.values()
+            if one.cluster == self.settings.cluster and one.name != self.settings.name
+        ]
+
+    async def _keep_term(self) -> None:
+        membership, switched = self._broker.membership, self._router.switched
+        if switched.wave is not self._wave:
+            self._wave = switched.wave
+            await self._asides.ask(self._table.put, "switched", msgspec.msgpack.encode(switched))
+        if membership.term != self._term:
+            self._term = membership.term
+            await self._asides.ask(self._table.put, "term", b"%d" % self._term)
+            membership.election.stored_term = self._term
+
+    def _log_place(self) -> None:
+        """Log the root, the cluster above and who stands for this cluster, where they have changed."""
+        place, root = self._broker.place, self._broker.membership.root
+        placed = place.designated and (place.root or place.parent)
+        now = (root, place.parent, place.designated) if placed else ("", "", "")
+        if now == self._place or (placed and not root):  # the root becomes known soon
+            return
+        self._place = now
+        if not placed:
+            _log.info("cluster %s has no place in the tree, and looks for one", place.cluster)
+        elif place.root:
+            _log.info(
+                "cluster %s is the root of the tree now; %s stands for it", place.cluster, place.designated
+            )
+        else:
+            _log.info(
+                "the root of the tree is cluster %s; above cluster %s, for which %s stands, is %s",
+                *(root, place.cluster, place.designated, place.parent),
+            )
+
+    def _neighbours(self) -> dict[str, str]:
+        """Return the addresses of the sites that events come from, by name."""
+        place, contacts = self._broker.place, self._broker.membership.contacts
+        names = {*place.links.values(), *place.members} if place.leads else {place.designated}
+        return {
+            name: contacts[name].address for name in names if name in contacts and name != self.settings.name
+        }
+
+    def _follow_links(self) -> None:
+        """Take events from the neighbours of now, and read what was missed where they have changed."""
+        neighbours = self._neighbours()
+        former = {name: address for name, (address, _) in self._arriving.items()}
+        announced, self._announced = self._announced, self._router.announced
+        if neighbours == former and announced == self._announced:
+            return
+        for name in former:
+            if neighbours.get(name) != former[name]:
+                self._arriving.pop(name)[1].cancel()
+                self._owed.pop(name, None)
+        for name, address in neighbours.items():
+            if name not in self._arriving:
+                who, missed = self.settings.who, self.catching_up.anew
+                arriving = Arriving(self._stages, self.settings.name, name, address, who, missed)
+                self._arriving[name] = address, asyncio.create_task(arriving.run())
+        self.catching_up.anew()
+
+    async def _reflect(self) -> None:
+        """Give other sites the subscriptions here that the machine says, before it confirms them."""
+        wanted = self._wanted()
+        new = [key for key in wanted if key not in self._wants]
+        gone = [key for key in self._wants if key not in wanted]
+        entries = [self._want(key, *wanted[key]) for key in new]
+        ended = [self._owners[id] for key in gone if (id := self._wants[key]) in self._owners]
+        entries += [removal_of(one, "no longer wanted", self._clock(), time.perf_counter()) for one in ended]
+        while entries:
+            try:
+                ids = await self._store.put(entries)
+            except BusyError:
+                await asyncio.sleep(self.settings.heartbeat / TICKS)
+                continue
+            for key in gone:
+                del self._wants[key]
+            self._wants |= zip(new, ids, strict=False)
+            return
+
+    def _wanted(self) -> dict[_Want, tuple[str, str]]:
+        """Return the filter and condition of each subscription that other sites have here."""
+        place, wanted = self._broker.place, dict[_Want, tuple[str, str]]()
+        for (id, type, condition), connection in self._router.table:
+            name = connection.name
+            if connection.kind is ConnectionKind.LINK:
+                name = place.links.get(name, "")
+            if connection.kind is not ConnectionKind.CLIENT and name:
+                wanted[name, id] = type, condition
+        for strategy in self._router.strategies:
+            for type in self._types:
+                for name in self._takers(strategy, type):
+                    wanted[name, type] = type, "TRUE"
+        return wanted
+
+    def _takers(self, strategy: Strategy, type: str) -> set[str]:
+        """Return the sites that get all events of a type."""
+        place = self._broker.place
+        if not place.leads:
+            return {place.designated} if place.designated else set()
+        clusters = {*strategy.always(place, type), strategy.ascent(place, type)}
+        sites = {broker for cluster, broker in place.links.items() if cluster in clusters}
+        return sites if strategy.shared else sites | (place.members - {self.settings.name})
+
+    def _want(self, key: _Want, filter: str, condition: str) -> Entry:
+        body = msgspec.json.encode({"where": condition, "metadata": {"id": key[1]}})
+        return Entry(Kind.SUBSCRIBE, filter, key[0], body, at=self._clock(), manner=MANNER)
+
+    async def close(self) -> None:
+        """End all connections."""
+        tasks = [task for _, task in self._arriving.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.catching_up.close()
+        await self._peers.close()
+
+
+STORED: Final = 2.0
+"""Seconds after which the positions of other sites are stored again."""
