@@ -19,7 +19,7 @@ from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.measures import Measures
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish, shown
 from rtfilter.service.roles import Role
-from rtfilter.service.service_errors import RequestError, TooLargeError
+from rtfilter.service.service_errors import RequestError, TooLargeError, UnknownError
 from rtfilter.service.webhooks import WebhookState
 
 Everywhere = Annotated[
@@ -180,6 +180,13 @@ async def statistics(call: Call) -> dict[str, Any]:
     return dict(await call.pipeline.status.of_user(call.who))
 
 
+async def change_strategy(call: Call, wanted: models.StrategyWanted) -> None:
+    """Change the strategy of the whole network. Asked of the root's designated site; for admins."""
+    if call.pipeline.site is None:
+        raise UnknownError("this server is no site of a network: it was started without --site")
+    call.pipeline.site.switch(wanted.strategy)
+
+
 async def put_webhook(call: Call, wanted: models.WebhookWanted) -> WebhookState:
     """Send deliveries to a URL from now on, with a new secret. Replaces an earlier webhook."""
     return await call.site.webhooks.put(call.who, wanted.url)
@@ -222,6 +229,7 @@ DOORS: Final = (
     Door("GET", "/subscriptions/{id}", show_subscription, answers={200: models.SubscriptionShown}),
     Door("PUT", "/subscriptions/{id}", replace, Role.SUBSCRIBER),
     Door("DELETE", "/subscriptions/{id}", unsubscribe, status=204),
+    Door("PUT", "/site/strategy", change_strategy, Role.ADMIN, status=204),
     Door("GET", "/statistics", statistics),
     Door("PUT", "/webhook", put_webhook, Role.SUBSCRIBER),
     Door("GET", "/webhook", show_webhook, standby=False),

@@ -259,6 +259,13 @@ class ExplainAnswer(Struct):
     report: Annotated[list[str], Meta(description="A line for each constraint.")]
 
 
+class StrategyWanted(_Wanted):
+    """The strategy that all sites are to have."""
+
+    EXAMPLES = [{"strategy": "profile_forwarding"}]
+    strategy: Annotated[str, Meta(max_length=100)]
+
+
 class WebhookWanted(_Wanted):
     """The URL to which deliveries are to be sent."""
 

@@ -69,6 +69,7 @@ TABLE = [
     ("GET", "/metrics", None, (401, 200, 403, 403, 403)),
     ("GET", "/status", None, (401, 200, 403, 403, 403)),
     ("GET", "/site", None, (401, 404, 403, 403, 403)),  # it is none
+    ("PUT", "/site/strategy", {"strategy": "hybrid"}, (401, 404, 403, 403, 403)),
     ("GET", "/nothing", None, (404, 404, 404, 404, 404)),
     ("GET", "/filters", None, (401, 200, 200, 200, 200)),
     ("GET", "/filters/default", None, (401, 200, 200, 200, 200)),

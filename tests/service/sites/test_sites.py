@@ -7,11 +7,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+import postgresql
 from rtfilter.cli import main
 from rtfilter.overlay.strategies import STRATEGIES
 from rtfilter.service.settings import SettingsError, settings
 from rtfilter.service.sites.origins import Origin, origin_of
-from service.sites.network import ONE, Checker, Network, run
+from service.kills.process import Server
+from service.sites.network import HEARTBEAT, ONE, Checker, Network, free, run
 
 THREE = {"s0": "s0", "s1": "s1", "s2": "s2"}
 
@@ -149,3 +151,67 @@ def test_sites_with_users_have_a_role_and_a_password(tmp_path):
             time.sleep(0.1)
     finally:
         network.end()
+
+
+@pytest.mark.slow
+def test_the_strategy_changes_while_events_are_under_way(tmp_path):
+    network = Network(tmp_path, THREE)
+    try:
+        network.start_all()
+        checker = calm(network)
+        for strategy in ("profile_forwarding", "event_forwarding", "rendezvous"):
+            changed(network, strategy)
+            for site in [*THREE] * 5:
+                checker.publish(site)
+            checker.subscribe("s0")
+        checker.check()
+    finally:
+        network.end()
+
+
+def changed(network, strategy):
+    """Ask the root, whichever it is by now, until all sites have the strategy."""
+    end, wanted = time.monotonic() + 60, json.dumps({"strategy": strategy})
+    while True:
+        found = {site: network.servers[site].ask("GET", "/site", "admin")[1] for site in THREE}
+        if all(one["strategy"] == strategy for one in found.values()):
+            return
+        assert time.monotonic() < end, found
+        for site, one in found.items():
+            if one["root"]:
+                network.servers[site].ask("PUT", "/site/strategy", "admin", wanted, (409,), **ONE)
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("postgresql")
+def test_a_site_may_have_a_standby(tmp_path):
+    network = Network(tmp_path, {"s0": "s0", "s1": "s1"})
+    ports = network.ports["s1"], free()
+    address = ",".join(f"http://127.0.0.1:{port}" for port in ports)
+    flags = ["--standby", "--site", "s1", "--address", address, "--heartbeat", HEARTBEAT]
+    flags += ["--rendezvous", f"http://127.0.0.1:{network.ports['s0']}"]
+    with postgresql.running() as database:
+        try:
+            network.start("s0")
+            servers = []
+            for port in ports:
+                folder = tmp_path / str(port)
+                folder.mkdir()
+                given = ["--port", port, "--schema", folder / "given.json", *flags]
+                servers.append(Server(folder, database.url, flags=given, patient=True))
+            network.servers["s1"] = servers[0]
+            checker = calm(network)
+            servers[0].kill()
+            servers[0].end()
+            checker.publish("s0")
+            network.servers["s1"] = servers[1]
+            end = time.monotonic() + 60
+            while servers[1].ask("GET", "/readyz", "ann", allowed=(503,))[0] != 200:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            for site in ["s0", "s1"] * 5:
+                checker.publish(site)
+            checker.check()
+        finally:
+            network.end()
