@@ -23,8 +23,8 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_names import BrokerMessage, SubscriptionId, Whole
-from rtfilter.service.service_errors import BusyError
 from rtfilter.service.sites.arriving import store_event
 from rtfilter.service.sites.origins import Origin
 from rtfilter.service.sites.peers import Credentials
@@ -81,15 +81,14 @@ class CatchingUp(StagePart):
         self.known = {} if found is None else msgspec.json.decode(found, type=dict[str, KnownSite])
         self._stored = dict(self.known)
         self._waiting = set[SubscriptionId]()  # that not everybody knows since the last change
+        self._round, self._next = 0, 0.0
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._current: set[str] = set()  # sites of which nothing is missed
         self._failed: set[str] = set()
 
     def anew(self) -> None:
         """Begin to read what is missed: a link has changed, or deliveries were dropped."""
-        for task in self._reading.values():
-            task.cancel()
-        self._reading.clear()
+        self._round += 1
         self._current.clear()
         self._waiting = set(self._wanted())
 
@@ -107,10 +106,12 @@ class CatchingUp(StagePart):
                 self.known[site] = before._replace(address=address)
 
     def tick(self) -> None:
-        """Read at all sites of which something may be missed, once everybody knows what is wanted."""
+        """Read at all sites of which something may be missed: now and then until everybody knows what is
+        wanted, so that little is left, and then at once."""
         self._waiting = {id for id in self._waiting if not self._everywhere(id)}
-        if self._waiting:
+        if self._waiting and time.monotonic() < self._next:
             return
+        self._next = time.monotonic() + AGAIN
         for site in self.known:
             if site not in self._current and site not in self._reading:
                 self._reading[site] = asyncio.create_task(self._read(site))
@@ -121,19 +122,20 @@ class CatchingUp(StagePart):
         return not self._waiting and self._current >= self.known.keys()
 
     async def _read(self, site: str) -> None:
-        while True:
-            try:
-                await self._read_all(site)
-            except (OSError, ValueError, KeyError, BusyError) as error:
-                if site not in self._failed:
-                    _log.warning("the log of %s cannot be read, which is tried again: %s", site, error)
-                self._failed.add(site)
-                await asyncio.sleep(AGAIN)
-                continue
+        """Read once; nothing is missed then if all knew what is wanted before, and no link has changed."""
+        round, complete = self._round, not self._waiting
+        try:
+            await self._read_all(site)
+        except (OSError, ValueError, KeyError, RTFilterError) as error:
+            if site not in self._failed:
+                _log.warning("the log of %s cannot be read, which is tried again: %s", site, error)
+            self._failed.add(site)
+            await asyncio.sleep(AGAIN)
+        else:
             self._failed.discard(site)
-            self._current.add(site)
-            del self._reading[site]
-            return
+            if complete and round == self._round:
+                self._current.add(site)
+        del self._reading[site]
 
     async def _read_all(self, site: str) -> None:
         address, position = self.known[site]

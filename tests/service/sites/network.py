@@ -12,7 +12,7 @@ from contextlib import suppress
 from service.kills.knowledge import FaultError
 from service.kills.process import BusyError, GoneError, Server
 
-HEARTBEAT = 0.2
+HEARTBEAT = 0.5
 ONE = {"Content_Type": "application/json"}
 CALM = 120.0
 """Seconds in which all must have arrived once all sites run, on a busy machine."""
