@@ -24,7 +24,7 @@ from rtfilter.overlay.membership import Contact, Membership, MembershipSettings,
 from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
 from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Confirm
+from rtfilter.overlay.routing_messages import Confirm, RouterSubscriptions
 from rtfilter.overlay.strategies import Strategy
 from rtfilter.overlay.switching import Switched
 from rtfilter.service.owners import removal_of
@@ -177,6 +177,8 @@ class NetworkSite(StagePart):
         elif site == POINT:
             self._inputs.put_nowait(partial(self._broker.receive, found, RENDEZVOUS_POINT, ""))
         else:
+            if isinstance(found, RouterSubscriptions) and found.ask:
+                self.catching_up.anew()  # for that site the link is a new one, though not for this one
             self._inputs.put_nowait(partial(self._broker.receive, found, site, cluster))
 
     def _ask_point(self, message: AskRoot | ClaimRoot | RenewRoot, site: str) -> None:
