@@ -22,7 +22,6 @@ from proofs import (
     planted,
     sequences,
     servers,
-    sites,
     soak,
     stage_kills,
     suites,
@@ -89,12 +88,6 @@ PROOFS = {
         "no match on NATS is lost, wrong or stored twice while servers and workers are killed",
         1,
         stage_kills.run,
-        tenth=False,
-    ),
-    "sites": Proof(
-        "every event arrives once at every site that wants it, while sites are killed and held",
-        len(sites.CASES),
-        sites.run,
         tenth=False,
     ),
     "elections": Proof(
