@@ -20,6 +20,7 @@ from rtfilter.filter import inside
 from rtfilter.matching.choosing import AUTO
 from rtfilter.service import snapshots
 from rtfilter.service.log_matcher import Index, hash_of, key_of
+from rtfilter.service.owners import owned_of
 from rtfilter.service.parse import Parse
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.roles import Identity, Role
@@ -104,6 +105,13 @@ class Hosted(StagePart):
     def had(self, name: str, position: int) -> bool:
         """Return whether an entry of the log belongs to the present filter of a name."""
         return name in self._indexes and position >= self._indexes[name].info.since
+
+    def read_owners(self, position: int | None = None) -> None:
+        """Take the subscriptions of the log as owners know them, now or at a position."""
+        for owner in self._log.owners(position):
+            owned = owned_of(*owner)
+            if self.had(owned.filter, owned.id):  # or it was asked for while its filter was removed
+                self._owners.put(owned)
 
     def all(self) -> list[Index]:
         """Return the indexes of all filters, by name."""

@@ -157,12 +157,9 @@ class Pipeline:
 
     def _open(self) -> tuple[int, list[Logged]]:
         """Read the log; return the changes that no stored index has, and the entries that are not settled."""
-        log, settled = self._log, self._log.settled
+        settled = self._log.settled
         changes = self.filters.open(settled)
-        for owner in log.owners():
-            owned = owned_of(*owner)
-            if self.filters.had(owned.filter, owned.id):  # or it was asked for while its filter was removed
-                self._owners.put(owned)
+        self.filters.read_owners()
         return changes, self._restore(settled)
 
     def _restore(self, settled: int) -> list[Logged]:

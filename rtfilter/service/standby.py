@@ -12,7 +12,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.basics.errors import RTFilterError
 from rtfilter.service.hosted import Hosted
-from rtfilter.service.owners import owned_of
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Logged
 
@@ -42,10 +41,7 @@ class Standby(StagePart):
         state = self._log.follow()
         settled = 0 if state is None else state.settled
         self._filters.build(settled)
-        for owner in self._log.owners(settled):
-            owned = owned_of(*owner)
-            if self._filters.had(owned.filter, owned.id):
-                self._owners.put(owned)
+        self._filters.read_owners(settled)
         self._move(settled)
         _log.info("following the log from position %d on", settled)
 
