@@ -118,15 +118,11 @@ def asked(arguments: argparse.Namespace, path: str, read: Callable[[Any], T], ur
     CommandError
         One refuses the request.
     """
-    from base64 import b64encode
-
     from rtfilter.client import ClientError
     from rtfilter.client.link import addresses_of
 
     token = _token(arguments)
     user, password = (arguments.user, os.environ.get(PASSWORD)) if token is None else (None, None)
-    basic = b64encode(f"{user}:{password or ''}".encode()).decode()
-    who = f"Basic {basic}" if token is None else f"Bearer {token}"
     away = AwayError()
     try:
         addresses = addresses_of(url or arguments.url, user, password, token)
@@ -134,23 +130,21 @@ def asked(arguments: argparse.Namespace, path: str, read: Callable[[Any], T], ur
         raise CommandError(str(error)) from None
     for address in addresses:
         try:
-            return _asked_at(address, path, who, read)
+            return _asked_at(address, path, read)
         except AwayError as error:
             away = error
     raise away
 
 
-def _asked_at(address: Address, path: str, who: str, read: Callable[[Any], T]) -> T:
+def _asked_at(address: Address, path: str, read: Callable[[Any], T]) -> T:
     import json
     from urllib.error import HTTPError
-    from urllib.parse import urlsplit, urlunsplit
-    from urllib.request import Request, urlopen
+    from urllib.request import urlopen
 
-    parts = urlsplit(address.url)
-    path = parts.path.removesuffix("/session") + path
-    url = urlunsplit(("https" if address.secure else "http", parts.netloc, path, parts.query, ""))
+    request = address.request(path)
+    url = request.full_url
     try:
-        with urlopen(Request(url, headers={"Authorization": who}), timeout=30, context=address.ssl) as answer:
+        with urlopen(request, timeout=30, context=address.ssl) as answer:
             return read(json.load(answer))
     except HTTPError as error:
         with error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
+from urllib.request import Request
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
@@ -78,6 +80,15 @@ class Address:
     def secure(self) -> bool:
         """True if the connection uses TLS."""
         return self.url.startswith("wss:")
+
+    def request(self, path: str) -> Request:
+        """Return the HTTP request for a path of the server; open it with `ssl`."""
+        parts = urlsplit(self.url)
+        scheme, path = "https" if self.secure else "http", parts.path.removesuffix("/session") + path
+        who = f"Bearer {self.token}"
+        if self.token is None:
+            who = "Basic " + b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
+        return Request(urlunsplit((scheme, parts.netloc, path, "", "")), headers={"Authorization": who})
 
     @property
     def credentials(self) -> dict[str, str]:
