@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
 from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.matchers.registry import Factory
@@ -26,12 +28,18 @@ class Table:
     One subscription may have several entries while the network changes, each for another connection. An index
     knows entries by small numbers, and an array has the connection of each number. An index per connection
     could stop at its first match, but all of them must be searched: `python -m experiments tables`.
+
+    Attributes
+    ----------
+    changed : set of (SubscriptionId, Connection), optional
+        Gets each entry that is added or removed, where a set is put here.
     """
 
     def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] | None = None) -> None:
         self._indexes = {name: _Index(schema, (matchers or {}).get(name)) for name, schema in types.items()}
         self._of: dict[SubscriptionId, dict[Connection, tuple[RouterSubscription, int]]] = {}
         self._at: Counter[Connection] = Counter()
+        self.changed: set[tuple[SubscriptionId, Connection]] | None = None
 
     def add(self, subscription: RouterSubscription, connection: Connection) -> bool:
         """Add an entry; return False, and change nothing, if it exists.
@@ -48,6 +56,7 @@ class Table:
         number = self._indexes[subscription.type].add(predicate, subscription.id, connection)
         self._of.setdefault(subscription.id, entries)[connection] = subscription, number
         self._at[connection] += 1
+        self._note(subscription.id, connection)
         return True
 
     def remove(self, id: SubscriptionId, connection: Connection) -> bool:
@@ -62,7 +71,17 @@ class Table:
         self._at[connection] -= 1
         if not self._at[connection]:
             del self._at[connection]
+        self._note(id, connection)
         return True
+
+    def _note(self, id: SubscriptionId, connection: Connection) -> None:
+        if self.changed is not None:
+            self.changed.add((id, connection))
+
+    def get(self, id: SubscriptionId, connection: Connection) -> RouterSubscription | None:
+        """Return the subscription of an entry, or None."""
+        found = self._of.get(id, {}).get(connection)
+        return None if found is None else found[0]
 
     def predicate(self, subscription: RouterSubscription) -> Predicate:
         """Return the predicate of a subscription. Raises as `add`."""
@@ -73,13 +92,15 @@ class Table:
         return self._index(type).read(condition)
 
     def extend(self, types: Mapping[str, Schema]) -> None:
-        """Take further types, or further attributes of known ones."""
+        """Take further types, or another schema of known ones; entries that do not fit it are removed."""
         for name, schema in types.items():
-            index = self._indexes[name] = _Index(schema, None)
-            for id, entries in self._of.items():
-                for connection, (one, _) in entries.items():
-                    if one.type == name:
-                        entries[connection] = one, index.add(index.read(one.condition), id, connection)
+            former = [one for one in self if one.subscription.type == name]
+            for subscription, connection in former:
+                self.remove(subscription.id, connection)
+            self._indexes[name] = _Index(schema, None)
+            for subscription, connection in former:
+                with suppress(PredicateError):
+                    self.add(subscription, connection)
 
     def schema(self, type: str) -> Schema:
         """Return the schema of an event type. Raises `ValueError` for an unknown type."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from rtfilter.basics.dtypes import IntArray
 from rtfilter.service.backlog import Backlog, BacklogLimits, Policy
+from rtfilter.service.origins import Origin, is_foreign, neighbour_of
 from rtfilter.service.records import UserDelivery
 from rtfilter.store.log_tables import Acknowledged, Entry, Logged, Progress, Row
 
@@ -98,7 +99,7 @@ class Deliver:
     one before it gets them, and those that the last one did not acknowledge.
 
     The caller changes `owners`, the present subscriptions, and `expired`, whose earlier matches are still
-    delivered.
+    delivered. `site` is the name of this one, where there are several.
 
     Attributes
     ----------
@@ -118,8 +119,10 @@ class Deliver:
         expired: Mapping[int, Owned] = {},
         bounds: BacklogLimits = BacklogLimits(),  # noqa: B008  # immutable
         clock: Callable[[], float] = time.monotonic,
+        site: str = "",
     ) -> None:
         self._owners, self._expired, self._bounds, self.clock = owners, expired, bounds, clock
+        self._site = site
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = -inf
@@ -133,7 +136,6 @@ class Deliver:
         self._given: int | None = None  # the settled position in the last progress
         self._durable = 0  # a lower bound of the settled position in the log
         self.full: set[str] = set()
-        self.site = ""  # the name of this one, where there are several
         self.written = 0
         self._warned = set[str]()  # users whose dropped deliveries are logged
         self._unwritten = Progress(None)  # what a failed transaction did not write
@@ -208,12 +210,12 @@ class Deliver:
 
     def _sort(self, one: MatchedEvent, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
         at, owners, expired = one.event.entry.at, self._owners, self._expired
-        neighbour = one.event.entry.user.rpartition(":")[2]  # that has it already
+        neighbour = neighbour_of(one.event.entry.user)  # that has it already
         for id in ids:
             owned = owners.get(id) or expired.get(id)  # or it was removed since
-            if owned is not None and owned.site and owned.user == neighbour:
+            if owned is None or (owned.site and owned.user == neighbour):
                 continue
-            if owned is not None and (owned.expires is None or at < owned.expires):
+            if owned.expires is None or at < owned.expires:
                 of.setdefault(owned.user, []).append(owned)
 
     def _take_all(self, new: Mapping[str, list[UserDelivery]]) -> Iterator[None]:
@@ -224,7 +226,7 @@ class Deliver:
 
     def _source(self, position: int, entry: Entry) -> str:
         """Return the origin of an event, for another site."""
-        return entry.user if ":" in entry.user else f"{entry.user}:{self.site}:{position}:"
+        return entry.user if is_foreign(entry.user) else Origin(entry.user, self._site, position).text
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Deliver the end of a subscription to its user; `position` is that of the change."""

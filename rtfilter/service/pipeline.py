@@ -26,6 +26,7 @@ from rtfilter.service.deliver import Deliver
 from rtfilter.service.hosted import Hosted, MakeMetrics
 from rtfilter.service.log_matcher import Index, LogMatcher
 from rtfilter.service.measures import Measures
+from rtfilter.service.origins import is_foreign
 from rtfilter.service.owners import Owners, owned_of
 from rtfilter.service.publishing import Delivering, Publishing, stopping
 from rtfilter.service.service_errors import BusyError
@@ -56,6 +57,8 @@ class Pipeline:
     message : int
         Most bytes of a message of a session, and, about, of a page of an answer. An event has at most half
         of them, so that it can be sent.
+    site : str
+        The name of this one in a network, which it joins later.
 
     Attributes
     ----------
@@ -75,12 +78,13 @@ class Pipeline:
         metrics: MakeMetrics = lambda info: None,
         clock: Callable[[], float] = time.time,
         message: int = 2**20,
+        site: str = "",
     ) -> None:
         self.users, self.keeping, self.message, self._log = users, keeping, message, log
         self.measures, self.rounds, self.asides = measures, rounds, asides = Measures(), Rounds(), Asides()
         owners, indexes, passing = Owners(), dict[str, Index](), Clock(clock, log.latest)
         bounds = bounds._replace(age=min(bounds.age, keeping.retention))
-        deliver = Deliver(owners, owners.expired, bounds)
+        deliver = Deliver(owners, owners.expired, bounds, site=site)
         match = LogMatcher(indexes, deliver.tell, measures, owners.ordered, rounds)
         store = Store(log, self._stored, deliver, lambda: match.settled, measures, rounds)
         self._owners, self.deliver, self._match, self._store = owners, deliver, match, store
@@ -184,7 +188,7 @@ class Pipeline:
             position, entry = one
             if entry.kind is Kind.EVENT:
                 self.measures.published += 1
-                self.measures.from_sites += ":" in entry.user  # see `Origin`
+                self.measures.from_sites += is_foreign(entry.user)
                 continue
             if self._owners.change(position, entry):
                 assert entry.subscription is not None

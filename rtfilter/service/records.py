@@ -101,7 +101,7 @@ class UserDelivery(msgspec.Struct, frozen=True, gc=False):
     key: int | None = None
     """Events of one key of one filter have the same; None where the order of the event is not asked for."""
     source: str | None = None
-    """The origin of the event, where its receiver is another site; see `rtfilter.service.sites.origins`."""
+    """The origin of the event, where its receiver is another site; see `rtfilter.service.origins`."""
 
     @property
     def size(self) -> int:

@@ -257,7 +257,8 @@ async def _running(
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
             kept = settings.bounds, settings.keeping
-            pipeline = Pipeline(log, settings.data, users, *kept, metrics.of, message=settings.frame)
+            given = log, settings.data, users, *kept, metrics.of
+            pipeline = Pipeline(*given, message=settings.frame, site=settings.site or "")
             gc.disable()  # or it would look again and again at a million subscriptions,
             try:
                 await (pipeline.start() if owner else pipeline.follow())

@@ -8,7 +8,7 @@ from rtfilter.matching.stream import CompletedGroup
 from rtfilter.service import deliver, log_matcher
 from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, MatchedEvent, Owned
 from rtfilter.service.owners import Owners
-from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Logged
+from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Logged, Row
 
 EVENT = Entry(Kind.EVENT, "default", "carl", b"{}", at=1.0)
 
@@ -270,3 +270,20 @@ def test_many_ids_of_an_event_are_sorted_in_the_thread_that_finds_them():
     group = CompletedGroup([0], np.array([0, len(ids)]), ids[::-1].copy(), 0.0)
     (one,) = log_matcher._found([Logged(1, EVENT)], group, None, 0.0)
     assert one.ids.tolist() == ids.tolist()
+
+
+def test_a_delivery_to_another_site_has_its_origin_though_it_was_restored():
+    entry = Entry(Kind.EVENT, "default", "s1", b"{}", at=1.0)
+    made = Deliver({1: Owned(1, "s1", "default", site=True)}, site="here")
+    made.restore(Row("s1", 0, [(7, (1,), None)]), {7: Logged(7, entry)}, lambda entry: None)
+    assert made.backlogs["s1"].pending[7].source == "s1:here:7:"
+
+
+def test_an_event_goes_to_another_site_but_where_it_came_from():
+    owners = {id: Owned(id, f"s{id}", "default", site=True) for id in (1, 2)}
+    for user, wanted in (("s1", ["s1", "s2"]), ("ann:s3:7:s1", ["s2"])):
+        made = Deliver(owners, site="here")
+        event = Logged(9, Entry(Kind.EVENT, "default", user, b"{}", at=1.0))
+        for _ in made.tell([MatchedEvent(event, np.array([1, 2]), None)]):
+            pass
+        assert sorted(name for name, one in made.backlogs.items() if one.pending) == wanted

@@ -13,8 +13,8 @@ from rtfilter.client.client import connect
 from rtfilter.client.client_errors import ClientError
 from rtfilter.client.ledger import Item
 from rtfilter.client.protocol import EventDelivery
+from rtfilter.service.origins import Origin, origin_of
 from rtfilter.service.service_errors import BusyError, ConflictError
-from rtfilter.service.sites.origins import Origin, origin_of
 from rtfilter.service.sites.peers import Credentials
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Entry, Kind, RequestKey

@@ -25,8 +25,8 @@ import msgspec
 
 from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_names import BrokerMessage, SubscriptionId, Whole
+from rtfilter.service.origins import Origin
 from rtfilter.service.sites.arriving import store_event
-from rtfilter.service.sites.origins import Origin
 from rtfilter.service.sites.peers import Credentials
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.site_table import SiteTable

@@ -54,13 +54,8 @@ class Peers:
         up: Callable[[str], None],
         down: Callable[[str], None],
     ) -> None:
-        self._cluster, self._name, self._credentials, self._up, self._down = (
-            cluster,
-            name,
-            credentials,
-            up,
-            down,
-        )
+        self._cluster, self._name, self._credentials = cluster, name, credentials
+        self._up, self._down = up, down
         self._peers: dict[str, _Peer] = {}
 
     @property

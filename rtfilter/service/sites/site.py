@@ -154,7 +154,6 @@ class NetworkSite(StagePart):
         self._fellows: tuple[Contact, ...] = ()
         self._announced = 0
         self._place = "", "", ""  # the root, the parent and the designated site, as last logged
-        self._deliver.site = settings.name
 
     # -- inputs ----------------------------------------------------------------------------------------------
 

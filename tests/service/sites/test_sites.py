@@ -10,8 +10,8 @@ import pytest
 import postgresql
 from rtfilter.cli import main
 from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.service.origins import Origin, origin_of
 from rtfilter.service.settings import SettingsError, settings
-from rtfilter.service.sites.origins import Origin, origin_of
 from service.kills.process import Server
 from service.sites.network import HEARTBEAT, ONE, Checker, Network, free, run
 

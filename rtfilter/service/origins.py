@@ -23,6 +23,16 @@ class Origin(NamedTuple):
         return f"{self.user}:{self.site}:{self.position}:{self.neighbour}"
 
 
+def is_foreign(user: str) -> bool:
+    """Return whether an event came from another site, by its user in the log."""
+    return ":" in user
+
+
+def neighbour_of(user: str) -> str:
+    """Return the neighbour that an event came from; empty for an event of this site."""
+    return user.rpartition(":")[2] if is_foreign(user) else ""
+
+
 def origin_of(text: str) -> Origin | None:
     """Return the origin of an event, or None for a user of this site."""
     parts = text.split(":")
