@@ -14,18 +14,19 @@ import asyncio
 import json
 import logging
 import time
-from base64 import b64encode
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import msgspec
 
 from rtfilter.basics.errors import RTFilterError
+from rtfilter.client.link import Address, addresses_of
 from rtfilter.overlay.broker_names import BrokerMessage, SubscriptionId, Whole
-from rtfilter.service.origins import Origin
+from rtfilter.overlay.router import Router
+from rtfilter.service.origins import Origin, is_foreign
 from rtfilter.service.sites.arriving import store_event
 from rtfilter.service.sites.peers import Credentials
 from rtfilter.service.stages import StagePart, Stages
@@ -35,6 +36,8 @@ PAGE: Final = 1000
 """Events that are read at once."""
 AGAIN: Final = 1.0
 """Seconds until an origin that does not answer is asked again."""
+NO_FILTER: Final = 404
+"""The status of a site that has no such filter."""
 SKEW: Final = 60
 """Seconds that clocks of sites may differ: events from before this site was made are not read."""
 WITHIN: Final = 30.0
@@ -58,7 +61,7 @@ class Positions(BrokerMessage, frozen=True):
 class CatchingUp(StagePart):
     """Reads what was missed, and notes how far the events of other sites are here.
 
-    `everywhere` returns whether all who must know some subscriptions do; `wanted` their ids.
+    `router` knows what is wanted, and whether all who must know it do.
     """
 
     def __init__(
@@ -67,12 +70,10 @@ class CatchingUp(StagePart):
         name: str,
         who: Credentials,
         table: SiteTable,
-        wanted: Callable[[], list[SubscriptionId]],
-        everywhere: Callable[[SubscriptionId], bool],
+        router: Router,
     ) -> None:
         super().__init__(stages)
-        self._name, self._who, self._table = name, who, table
-        self._wanted, self._everywhere = wanted, everywhere
+        self._name, self._who, self._table, self._router = name, who, table, router
         since, found = table.get("since"), table.get("have")
         if since is None:
             since = b"%d" % time.time()
@@ -90,7 +91,7 @@ class CatchingUp(StagePart):
         """Begin to read what is missed: a link has changed, or deliveries were dropped."""
         self._round += 1
         self._current.clear()
-        self._waiting = set(self._wanted())
+        self._waiting = {entry.subscription.id for entry in self._router.table}
 
     def hear(self, message: Positions) -> None:
         """Take what a neighbour tells."""
@@ -108,7 +109,7 @@ class CatchingUp(StagePart):
     def tick(self) -> None:
         """Read at all sites of which something may be missed: now and then until everybody knows what is
         wanted, so that little is left, and then at once."""
-        self._waiting = {id for id in self._waiting if not self._everywhere(id)}
+        self._waiting = {id for id in self._waiting if not self._router.is_known_everywhere(id)}
         if self._waiting and time.monotonic() < self._next:
             return
         self._next = time.monotonic() + AGAIN
@@ -151,33 +152,27 @@ class CatchingUp(StagePart):
             after, more = position, True
             while more:
                 path = f"/filters/{quote(filter, safe='')}/events?after={after}&limit={PAGE}"
-                page = await asyncio.to_thread(self._ask, address, path)
+                try:
+                    page = await asyncio.to_thread(self._ask, address, path)
+                except HTTPError as error:
+                    if error.code != NO_FILTER:
+                        raise
+                    break
                 events = page["events"]
                 await self._store_wanted(site, filter, events)
                 after, more = max([after, *(one["position"] for one in events)]), page["next"] is not None
         self.known[site] = KnownSite(address, max(log["head"], position))
 
-    def _ask(self, addresses: str, path: str) -> Any:
-        """Return what a site answers; there may be several addresses, with commas, of it and its standby."""
-        *others, last = addresses.split(",")
+    def _ask(self, urls: str, path: str) -> Any:
+        """Return what a site answers; there may be several URLs, with commas, of it and its standby."""
+        *others, last = addresses_of(urls, *self._who)
         for address in others:
             with suppress(OSError):
-                return self._answer(address, path)
-        return self._answer(last, path)
-
-    def _answer(self, address: str, path: str) -> Any:
-        url = address.strip().rstrip("/") + path
-        who = "Basic " + b64encode(":".join(self._who).encode()).decode()
-        try:
-            with urlopen(Request(url, headers={"Authorization": who}), timeout=WITHIN) as answer:
-                return json.load(answer)
-        except OSError as error:
-            if getattr(error, "code", 0) == 404:
-                return {"events": [], "next": None}  # it has no such filter
-            raise
+                return _answer(address, path)
+        return _answer(last, path)
 
     async def _store_wanted(self, site: str, filter: str, events: list[dict[str, Any]]) -> None:
-        own = [one for one in events if ":" not in one["user"] and one["at"] >= self._since]
+        own = [one for one in events if not is_foreign(one["user"]) and one["at"] >= self._since]
         if not own or filter not in self._indexes:
             return
         index = self._indexes[filter].filter
@@ -196,10 +191,15 @@ class CatchingUp(StagePart):
         """Store the positions, where they have changed."""
         if self.known != self._stored:
             self._stored = dict(self.known)
-            await self._asides.ask(self._table.put, "have", msgspec.json.encode(self._stored))
+            await self._store.change(self._table.put, "have", msgspec.json.encode(self._stored))
 
     async def close(self) -> None:
         """End all reading."""
         for task in self._reading.values():
             task.cancel()
         await asyncio.gather(*self._reading.values(), return_exceptions=True)
+
+
+def _answer(address: Address, path: str) -> Any:
+    with urlopen(address.request(path), timeout=WITHIN, context=address.ssl) as answer:
+        return json.load(answer)

@@ -9,46 +9,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_machine import Broker, Out
-from rtfilter.overlay.broker_names import BrokerMessage, ConnectionKind, Send, SubscriptionId
+from rtfilter.overlay.broker_names import BrokerMessage, Send, SubscriptionId
 from rtfilter.overlay.codec import Codec
 from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
 from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
-from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root, RootIs
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Confirm, RouterSubscriptions
-from rtfilter.overlay.strategies import Strategy
 from rtfilter.overlay.switching import Switched
-from rtfilter.service.owners import removal_of
+from rtfilter.service.concurrency import Turn
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
 from rtfilter.service.sites.arriving import Arriving
 from rtfilter.service.sites.catching_up import CatchingUp, KnownSite, Positions
 from rtfilter.service.sites.peers import Credentials, Peers
 from rtfilter.service.sites.shown import NeighbourShown, OriginShown, SiteShown
+from rtfilter.service.sites.wants import MANNER, Wants
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Entry, Kind, Logged
 from rtfilter.store.site_table import SiteTable
 
-MANNER: Final = '{"site":true}'
-"""The manner of deliveries of a subscription that another site has here."""
 TICKS: Final = 10
 """Ticks per heartbeat."""
 GRACE: Final = 5
 """Heartbeats for which the subscriptions of a lost neighbour stay, and nothing is confirmed."""
 POINT: Final = "rendezvous point"
 """The name under which the rendezvous point sends."""
+STORED: Final = 2.0
+"""Seconds after which the positions of other sites are stored again."""
 _log = logging.getLogger(__name__)
 _Input = Callable[[float], list[Out]]
-_Want = tuple[str, SubscriptionId | str]
-"""A subscription of another site here: its name, and the id, or the event type of all events."""
 
 
 class SiteSettings(NamedTuple):
@@ -114,11 +112,11 @@ class NetworkSite(StagePart):
         self._codec = Codec()
         incarnation = int(time.time())
         contact = Contact(settings.name, settings.cluster, settings.address)
-        self._types = {name: index.info.schema for name, index in self._indexes.items()}
+        self._infos = {name: index.info for name, index in self._indexes.items()}
         self._router = Router(
             settings.name,
             incarnation,
-            self._types,
+            {name: info.schema for name, info in self._infos.items()},
             settings.strategy,
             covering=True,
             grace=GRACE * settings.heartbeat,
@@ -127,29 +125,30 @@ class NetworkSite(StagePart):
         )
         switched = table.get("switched")
         if switched is not None:
-            self._router.resume(msgspec.msgpack.decode(switched, type=Switched))
-        self._wave = self._router.switched.wave
-        self._term = int(table.get("term") or 0)
-        membership = Membership(contact, times, incarnation, incarnation, self._term)
-        membership.election.stored_term = self._term
+            self._router.resume(msgspec.json.decode(switched, type=Switched))
+        term = int(table.get("term") or 0)
+        membership = Membership(contact, times, incarnation, incarnation, term)
+        membership.election.stored_term = term
         self._broker = Broker(self._router, membership)
+        root = None
         self._point: RendezvousPoint | None = None
         if settings.rendezvous == settings.address:
-            root = table.get("root")
-            kept = None if root is None else msgspec.json.decode(root, type=Root)
-            self._point = RendezvousPoint(times, kept, time.monotonic())
+            found = table.get("root")
+            root = None if found is None else msgspec.json.decode(found, type=Root)
+            self._point = RendezvousPoint(times, root, time.monotonic())
+        self._kept: dict[str, Any] = {"switched": self._router.switched, "term": term, "root": root}
         self._peers = Peers(settings.cluster, settings.name, settings.who, self._up, self._down)
         self._inputs: asyncio.Queue[_Input] = asyncio.Queue()
         self._arriving: dict[str, tuple[str, asyncio.Task[None]]] = {}  # by site, with the address
         self._own: dict[int, SubscriptionId] = {}
         self._ids: dict[SubscriptionId, int] = {}
-        self._confirmed: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
-        self._wants: dict[_Want, int] = {}  # the subscription here
+        self._confirmed: set[SubscriptionId] = set()
+        self._expected: dict[SubscriptionId, list[asyncio.Event]] = {}  # by those that wait for all sites
+        self._wants = Wants(stages, self._broker, GRACE * settings.heartbeat)
         self._owed: dict[str, _Owed] = {}
-        ids = lambda: [entry.subscription.id for entry in self._router.table]  # noqa: E731
-        given = stages, settings.name, settings.who, table, ids, self._router.is_known_everywhere
-        self.catching_up = CatchingUp(*given)
+        self.catching_up = CatchingUp(stages, settings.name, settings.who, table, self._router)
         self._stored = self._told = 0.0
+        self._turn = Turn(self._rounds)
         self._entered: dict[str, Contact] = {}  # at the rendezvous point
         self._fellows: tuple[Contact, ...] = ()
         self._announced = 0
@@ -172,7 +171,9 @@ class NetworkSite(StagePart):
         elif isinstance(found, Fellows):
             self._fellows = found.contacts
         elif isinstance(found, AskRoot | ClaimRoot | RenewRoot):
-            self._ask_point(found, site)
+            if self._point is None:
+                raise RequestError("this site is not the rendezvous point; all sites need the same one")
+            self._inputs.put_nowait(partial(self._ask_point, found, site))
         elif site == POINT:
             self._inputs.put_nowait(partial(self._broker.receive, found, RENDEZVOUS_POINT, ""))
         else:
@@ -180,18 +181,10 @@ class NetworkSite(StagePart):
                 self.catching_up.anew()  # for that site the link is a new one, though not for this one
             self._inputs.put_nowait(partial(self._broker.receive, found, site, cluster))
 
-    def _ask_point(self, message: AskRoot | ClaimRoot | RenewRoot, site: str) -> None:
-        if self._point is None:
-            raise RequestError("this site is not the rendezvous point; all sites need the same one")
-        before = self._point.root
-        answers = self._point.receive(message, site, time.monotonic())
-        if self._point.root != before:
-            self._table.put("root", msgspec.json.encode(self._point.root))
-        for one in answers:
-            if one.to.name == self.settings.name:
-                self._inputs.put_nowait(partial(self._broker.receive, one.message, RENDEZVOUS_POINT, ""))
-            else:
-                self._peers.send(one.to.name, one.to.address, one.message, POINT)
+    def _ask_point(self, message: BrokerMessage, site: str, now: float) -> list[Out]:
+        assert self._point is not None
+        assert isinstance(message, AskRoot | ClaimRoot | RenewRoot)
+        return list(self._point.receive(message, site, now))
 
     def _enter(self, contact: Contact) -> None:
         """Answer a site, as the rendezvous point, with those of its cluster."""
@@ -211,20 +204,29 @@ class NetworkSite(StagePart):
     def changed(self, logged: Logged) -> None:
         """Take a change of the log: what users here want, others must know."""
         position, entry = logged
-        if entry.manner == MANNER:
-            return
-        id = position if entry.subscription is None else entry.subscription
-        if id in self._own:
-            former = self._own.pop(id)
-            del self._ids[former]
-            self._inputs.put_nowait(partial(self._broker.unsubscribe, former))
-        if entry.kind is not Kind.UNSUBSCRIBE and entry.filter in self._types:
-            self._inputs.put_nowait(partial(self._subscribe, id, entry))
+        self._wants.note(position, entry)
+        if entry.manner != MANNER:
+            id = position if entry.subscription is None else entry.subscription
+            self._inputs.put_nowait(partial(self._change, id, entry))
 
-    def _subscribe(self, id: int, entry: Entry, now: float) -> list[Out]:
-        where = msgspec.json.decode(entry.body)["where"]
-        made, out = self._broker.subscribe("users", entry.filter, where, now)
-        self._own[id], self._ids[made] = made, id
+    def _change(self, id: int, entry: Entry, now: float) -> list[Out]:
+        out, former = list[Out](), self._own.pop(id, None)
+        waiting = [] if former is None else self._expected.pop(former, [])
+        index = self._indexes.get(entry.filter)
+        if entry.kind is not Kind.UNSUBSCRIBE and index is not None:
+            if self._infos.get(entry.filter) is not index.info:
+                self._take_types()
+            where = msgspec.json.decode(entry.body)["where"]
+            made, out = self._broker.subscribe("users", entry.filter, where, now)
+            self._own[id], self._ids[made] = made, id
+            if waiting:
+                self._expected[made] = waiting
+        else:
+            _release(waiting)
+        if former is not None:
+            del self._ids[former]
+            self._confirmed.discard(former)
+            out += self._broker.unsubscribe(former, now)
         return out
 
     def switch(self, strategy: str) -> None:
@@ -237,7 +239,17 @@ class NetworkSite(StagePart):
 
     async def everywhere(self, id: int) -> None:
         """Wait until all sites that must know a subscription do."""
-        await self._confirmed[id].wait()
+        known = asyncio.Event()
+        self._inputs.put_nowait(partial(self._expect, id, known))
+        await known.wait()
+
+    def _expect(self, id: int, known: asyncio.Event, now: float) -> list[Out]:
+        own = self._own.get(id)
+        if own is None or own in self._confirmed:
+            known.set()
+        else:
+            self._expected.setdefault(own, []).append(known)
+        return []
 
     @property
     def shown(self) -> SiteShown:
@@ -269,30 +281,50 @@ class NetworkSite(StagePart):
 
     async def run(self) -> None:
         """Carry out what the machines say, until cancelled."""
-        await self._read_wants()
+        await self._read_subscriptions()
+        due = time.monotonic()
         while True:
+            left = due - time.monotonic()
+            if left <= 0:
+                due = time.monotonic() + self.settings.heartbeat / TICKS
+                await self._tick()
+                await self._do(self._broker.tick)
+                continue
             try:
-                async with asyncio.timeout(self.settings.heartbeat / TICKS):
+                async with asyncio.timeout(left):
                     work = await self._inputs.get()
             except TimeoutError:
-                work = self._broker.tick
-                await self._tick()
-            try:
-                out = work(time.monotonic())
-            except (RTFilterError, TypeError, ValueError) as error:
-                _log.warning("a message of another site is left out: %s", error)
                 continue
-            await self._carry_out(out)
+            await self._do(work)
 
-    async def _read_wants(self) -> None:
-        for id, filter, _, _, _ in await asyncio.to_thread(lambda: [*self._log.owners()]):
-            for logged in await asyncio.to_thread(partial(self._log.subscriptions, id=id)):
-                entry = logged.entry
-                if entry.manner == MANNER:
-                    what = msgspec.json.decode(entry.body)["metadata"]["id"]
-                    self._wants[entry.user, what if isinstance(what, str) else SubscriptionId(*what)] = id
-                elif filter in self._types:
-                    self.changed(Logged(id, entry))
+    async def _do(self, work: _Input) -> None:
+        try:
+            out = work(time.monotonic())
+        except (RTFilterError, TypeError, ValueError) as error:
+            _log.warning("a message of another site is left out: %s", error)
+        else:
+            await self._carry_out(out)
+        await self._turn.pause()
+
+    async def _read_subscriptions(self) -> None:
+        after = 0
+        while page := await self._surely(self._asides.ask, self._subscriptions, after):
+            for position, entry in page:
+                after = entry.subscription or position
+                self._wants.note(after, entry)
+                if entry.manner != MANNER:
+                    await self._do(partial(self._change, after, entry))
+
+    def _subscriptions(self, after: int) -> list[Logged]:
+        return self._log.subscriptions(after=after)
+
+    async def _surely(self, run: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+        """Return the result of work on the database, which is asked until it answers."""
+        while True:
+            try:
+                return await run(*given)
+            except BusyError:
+                await asyncio.sleep(self.settings.heartbeat)
 
     async def _tick(self) -> None:
         self._take_types()
@@ -306,14 +338,15 @@ class NetworkSite(StagePart):
                 self._peers.send(POINT, self.settings.rendezvous, Enter(self._broker.membership.contact))
         if time.monotonic() - self._stored > STORED:
             self._stored = time.monotonic()
-            await self.catching_up.store()
+            with suppress(BusyError):  # the next time
+                await self.catching_up.store()
 
     def _take_types(self) -> None:
         """Let the machines know filters that were added or extended since, and exchange all wants again."""
-        types = {name: index.info.schema for name, index in self._indexes.items()}
-        new = {name: schema for name, schema in types.items() if self._types.get(name) != schema}
+        infos = {name: index.info for name, index in self._indexes.items()}
+        new = {name: info.schema for name, info in infos.items() if self._infos.get(name) is not info}
+        self._infos = infos
         if new:
-            self._types = types
             self._router.extend(new)
             for name in self._peers.connected:
                 self._down(name)
@@ -336,20 +369,22 @@ class NetworkSite(StagePart):
                 )
 
     async def _carry_out(self, out: list[Out]) -> None:
-        await self._keep_term()
+        await self._keep()
         self._log_place()
         self._follow_links()
-        await self._reflect()
+        await self._wants.reflect()
         for one in out:
             if isinstance(one, Send):
-                if isinstance(one.message, Confirm) and one.message.id in self._ids:
-                    self._confirmed[self._ids[one.message.id]].set()
+                self._confirm(one.message)
                 continue
             match one.to.audience:
+                case Audience.BROKER if one.to.name == self.settings.name:  # from the rendezvous point here
+                    self._inputs.put_nowait(partial(self._broker.receive, one.message, RENDEZVOUS_POINT, ""))
                 case Audience.BROKER:
-                    self._peers.send(one.to.name, one.to.address, one.message)
+                    sender = POINT if isinstance(one.message, RootIs) else ""
+                    self._peers.send(one.to.name, one.to.address, one.message, sender)
                 case Audience.RENDEZVOUS if self._point is not None:
-                    self._ask_point(one.message, self.settings.name)  # type: ignore[arg-type]
+                    self._inputs.put_nowait(partial(self._ask_point, one.message, self.settings.name))
                 case Audience.RENDEZVOUS:
                     self._peers.send(POINT, self.settings.rendezvous, one.message)
                 case Audience.CLUSTER:
@@ -365,15 +400,26 @@ class NetworkSite(StagePart):
             if one.cluster == self.settings.cluster and one.name != self.settings.name
         ]
 
-    async def _keep_term(self) -> None:
-        membership, switched = self._broker.membership, self._router.switched
-        if switched.wave is not self._wave:
-            self._wave = switched.wave
-            await self._asides.ask(self._table.put, "switched", msgspec.msgpack.encode(switched))
-        if membership.term != self._term:
-            self._term = membership.term
-            await self._asides.ask(self._table.put, "term", b"%d" % self._term)
-            membership.election.stored_term = self._term
+    async def _keep(self) -> None:
+        """Store the state that must outlive this process, before a message speaks of it."""
+        membership, point = self._broker.membership, self._point
+        now = {
+            "switched": self._router.switched,
+            "term": membership.term,
+            "root": None if point is None else point.root,
+        }
+        for name, value in now.items():
+            if value != self._kept[name]:
+                stored = msgspec.json.encode(value)
+                await self._surely(self._store.change, self._table.put, name, stored)
+        self._kept = now
+        membership.election.stored_term = membership.term
+
+    def _confirm(self, message: BrokerMessage) -> None:
+        """Answer those that wait for a subscription which all sites know now."""
+        if isinstance(message, Confirm) and message.id in self._ids:
+            self._confirmed.add(message.id)
+            _release(self._expected.pop(message.id, []))
 
     def _log_place(self) -> None:
         """Log the root, the cluster above and who stands for this cluster, where they have changed."""
@@ -421,53 +467,6 @@ class NetworkSite(StagePart):
                 self._arriving[name] = address, asyncio.create_task(arriving.run())
         self.catching_up.anew()
 
-    async def _reflect(self) -> None:
-        """Give other sites the subscriptions here that the machine says, before it confirms them."""
-        wanted = self._wanted()
-        new = [key for key in wanted if key not in self._wants]
-        gone = [key for key in self._wants if key not in wanted]
-        entries = [self._want(key, *wanted[key]) for key in new]
-        ended = [self._owners[id] for key in gone if (id := self._wants[key]) in self._owners]
-        entries += [removal_of(one, "no longer wanted", self._clock(), time.perf_counter()) for one in ended]
-        while entries:
-            try:
-                ids = await self._store.put(entries)
-            except BusyError:
-                await asyncio.sleep(self.settings.heartbeat / TICKS)
-                continue
-            for key in gone:
-                del self._wants[key]
-            self._wants |= zip(new, ids, strict=False)
-            return
-
-    def _wanted(self) -> dict[_Want, tuple[str, str]]:
-        """Return the filter and condition of each subscription that other sites have here."""
-        place, wanted = self._broker.place, dict[_Want, tuple[str, str]]()
-        for (id, type, condition), connection in self._router.table:
-            name = connection.name
-            if connection.kind is ConnectionKind.LINK:
-                name = place.links.get(name, "")
-            if connection.kind is not ConnectionKind.CLIENT and name:
-                wanted[name, id] = type, condition
-        for strategy in self._router.strategies:
-            for type in self._types:
-                for name in self._takers(strategy, type):
-                    wanted[name, type] = type, "TRUE"
-        return wanted
-
-    def _takers(self, strategy: Strategy, type: str) -> set[str]:
-        """Return the sites that get all events of a type."""
-        place = self._broker.place
-        if not place.leads:
-            return {place.designated} if place.designated else set()
-        clusters = {*strategy.always(place, type), strategy.ascent(place, type)}
-        sites = {broker for cluster, broker in place.links.items() if cluster in clusters}
-        return sites if strategy.shared else sites | (place.members - {self.settings.name})
-
-    def _want(self, key: _Want, filter: str, condition: str) -> Entry:
-        body = msgspec.json.encode({"where": condition, "metadata": {"id": key[1]}})
-        return Entry(Kind.SUBSCRIBE, filter, key[0], body, at=self._clock(), manner=MANNER)
-
     async def close(self) -> None:
         """End all connections."""
         tasks = [task for _, task in self._arriving.values()]
@@ -478,5 +477,6 @@ class NetworkSite(StagePart):
         await self._peers.close()
 
 
-STORED: Final = 2.0
-"""Seconds after which the positions of other sites are stored again."""
+def _release(waiting: Iterable[asyncio.Event]) -> None:
+    for one in waiting:
+        one.set()

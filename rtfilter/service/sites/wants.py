@@ -1,0 +1,167 @@
+"""The subscriptions of other sites in the log here: those that the machines say, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from rtfilter.overlay.broker_machine import Broker
+from rtfilter.overlay.broker_names import BrokerPlace, Connection, ConnectionKind, SubscriptionId
+from rtfilter.overlay.strategies import Strategy
+from rtfilter.service.owners import removal_of
+from rtfilter.service.service_errors import BusyError, ConflictError
+from rtfilter.service.stages import StagePart, Stages
+from rtfilter.store.log_tables import Entry, Kind
+
+MANNER: Final = '{"site":true}'
+"""The manner of deliveries of a subscription that another site has here."""
+TOGETHER: Final = 1000
+"""Subscriptions that are stored at once."""
+REST: Final = 0.5
+"""Seconds until the log is asked again."""
+Want = tuple[str, SubscriptionId | str]
+"""A subscription of another site here: its name, and the id, or the event type of all events."""
+
+
+class Wants(StagePart):
+    """Keeps the subscriptions of other sites in the log as the router has them.
+
+    The log may differ from what was asked for: an answer of the database may be lost, and admins may remove
+    subscriptions. So `note` takes what the log says, and `reflect` mends the differences. `grace` is in
+    seconds: a subscription stays that long after its connection is lost, with the deliveries that wait.
+    """
+
+    def __init__(self, stages: Stages, broker: Broker, grace: float) -> None:
+        super().__init__(stages)
+        self._broker, self._router, self._grace = broker, broker.router, grace
+        self._changed = self._router.table.changed = set()
+        self._place: BrokerPlace | None = None
+        self._all: set[Want] = set()  # those of all events of a type
+        self._wanted: dict[Want, tuple[str, str]] = {}  # the filter and the condition
+        self._there: dict[Want, int] = {}  # the id in the log
+        self._of: dict[int, Want] = {}
+        self._surplus: set[int] = set()  # ids of wants that are in the log twice
+        self._differing: dict[Want, None] = {}  # that may differ from the log
+        self._ending: dict[Want, float] = {}  # no longer wanted since this time
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+    def note(self, position: int, entry: Entry) -> None:
+        """Note a change of the log, if it is one of these subscriptions."""
+        id = position if entry.subscription is None else entry.subscription
+        if entry.manner == MANNER:
+            what = msgspec.json.decode(entry.body)["metadata"]["id"]
+            want = entry.user, what if isinstance(what, str) else SubscriptionId(*what)
+            former = self._there.get(want, id)
+            if former != id:
+                self._surplus.add(former)
+            self._there[want], self._of[id] = id, want
+        elif entry.kind is Kind.UNSUBSCRIBE and id in self._of:
+            want = self._of.pop(id)
+            self._surplus.discard(id)
+            if self._there[want] == id:
+                del self._there[want]
+        else:
+            return
+        self._differing[want] = None
+
+    async def reflect(self) -> None:
+        """Store what has changed; the machines confirm a subscription afterwards."""
+        self._compare()
+        now = time.monotonic()
+        for want in self._differing:
+            if want in self._wanted:
+                self._ending.pop(want, None)
+            elif want in self._there:
+                self._ending.setdefault(want, now)
+        while some := list(islice(self._differing, TOGETHER)):
+            await self._store_all(some, ())
+            for want in some:
+                self._differing.pop(want, None)
+        due = [want for want, since in self._ending.items() if since <= now - self._grace]
+        for first in range(0, len(due), TOGETHER):
+            await self._store_all((), due[first : first + TOGETHER])
+        for want in due:
+            del self._ending[want]
+
+    async def _store_all(self, new: Iterable[Want], gone: Iterable[Want]) -> None:
+        while entries := self._entries(new, gone):
+            try:
+                await self._store.put(entries)
+            except (BusyError, ConflictError):  # it may be stored all the same: then `note` has heard of it
+                await asyncio.sleep(REST)
+
+    def _entries(self, new: Iterable[Want], gone: Iterable[Want]) -> list[Entry]:
+        """Return the changes of the log that are still to be made."""
+        at, now = self._clock(), time.perf_counter()
+        entries = [self._entry(want, at) for want in new if want in self._wanted and self._lacks(want)]
+        ids = {self._there[want] for want in gone if want in self._there} | self._surplus
+        return entries + [
+            removal_of(self._owners[id], "no longer wanted", at, now) for id in ids if id in self._owners
+        ]
+
+    def _entry(self, want: Want, at: float) -> Entry:
+        site, id = want
+        filter, condition = self._wanted[want]
+        body = msgspec.json.encode({"where": condition, "metadata": {"id": id}})
+        return Entry(Kind.SUBSCRIBE, filter, site, body, at=at, manner=MANNER)
+
+    def _lacks(self, want: Want) -> bool:
+        """Return whether a filter here has no such subscription; it may be a later one of its name."""
+        index, id = self._indexes.get(self._wanted[want][0]), self._there.get(want)
+        return index is not None and (id is None or id not in self._owners or id < index.info.since)
+
+    def _compare(self) -> None:
+        """Take what the router says since the last time."""
+        changed = list(self._changed)
+        self._changed.clear()
+        if self._broker.place != self._place:
+            self._place = self._broker.place
+            self._differing |= dict.fromkeys(self._wanted)
+            self._wanted.clear()
+            self._all.clear()
+            changed = [(one.subscription.id, one.connection) for one in self._router.table]
+        for id, connection in changed:
+            if site := self._site(connection):
+                found = self._router.table.get(id, connection)
+                self._take((site, id), None if found is None else (found.type, found.condition))
+        all: set[Want] = {
+            (site, type)
+            for type in self._indexes
+            for strategy in self._router.strategies
+            for site in self._takers(strategy, type)
+        }
+        for want in all ^ self._all:
+            self._take(want, (str(want[1]), "TRUE") if want in all else None)
+        self._all = all
+
+    def _take(self, want: Want, wanted: tuple[str, str] | None) -> None:
+        self._differing[want] = None
+        if wanted is None:
+            self._wanted.pop(want, None)
+        else:
+            self._wanted[want] = wanted
+
+    def _site(self, connection: Connection) -> str:
+        """Return the site of a connection; empty for users here, and where it is lost."""
+        match connection.kind:
+            case ConnectionKind.CLIENT:
+                return ""
+            case ConnectionKind.LINK:
+                return self._broker.place.links.get(connection.name, "")
+        return connection.name
+
+    def _takers(self, strategy: Strategy, type: str) -> set[str]:
+        """Return the sites that get all events of a type."""
+        place = self._broker.place
+        if not place.leads:
+            return {place.designated} if place.designated else set()
+        clusters = {*strategy.always(place, type), strategy.ascent(place, type)}
+        sites = {site for cluster, site in place.links.items() if cluster in clusters}
+        return sites if strategy.shared else sites | (place.members - {place.broker})
