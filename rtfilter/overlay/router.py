@@ -275,7 +275,7 @@ class Router:
         self._core.now = now
         for id in self._uncertainty.expired():
             self._spreading.leave(id, LOST)
-        self._spreading.confirm_all()
+        self._spreading.tick()
         self._switching.tick()
         return self._flush()
 

@@ -51,6 +51,7 @@ class Spreading:
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
         self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, from parts of `RouterSubscriptions`
         self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # with the connections that wait for it
+        self._withheld: set[str] = set()  # types of subscriptions for which it is not certain yet
         self.announced = 0
 
     # -- one subscription ----------------------------------------------------------------------------
@@ -72,6 +73,7 @@ class Spreading:
         if core.grace is not None:
             self._unconfirmed.setdefault(id, set()).add(connection)
             self._confirm(subscription)
+            self._confirm_suppressed()
 
     def leave(self, id: SubscriptionId, connection: Connection) -> None:
         """Remove an entry, and send the removal to the brokers that knew it."""
@@ -90,7 +92,8 @@ class Spreading:
                     self._tell(cluster, forwarding.remove(id))
             if connection != LOST:
                 self._replicate(Unreplicate(id, self._seen_by_others(connection)))
-            self.confirm_all()  # some may have waited for neighbours that need not know them now
+            self._confirm_one(id)  # it may have waited for a neighbour that need not know it now
+            self._confirm_suppressed()
         elif core.at.designated and core.shared:
             core.send(CLUSTER, RouterUnsubscribe(id))
 
@@ -184,6 +187,21 @@ class Spreading:
         """Confirm the subscriptions that can be confirmed after a change of the network."""
         for id in list(self._unconfirmed):
             self._confirm_one(id)
+        for forwarding in self._forwardings.values():
+            forwarding.suppressed_now.clear()
+
+    def tick(self) -> None:
+        """Confirm the subscriptions that have waited until it was certain that all neighbours are known."""
+        if any(map(self._uncertainty.may_confirm, self._withheld)):
+            self._withheld.clear()
+            self.confirm_all()
+
+    def _confirm_suppressed(self) -> None:
+        """Confirm the subscriptions that another one has covered since the last time."""
+        for forwarding in self._forwardings.values():
+            found, forwarding.suppressed_now = forwarding.suppressed_now, []
+            for id in found:
+                self._confirm_one(id)
 
     def _confirm_one(self, id: SubscriptionId) -> None:
         for entry in self._core.table.entries(id)[:1]:
@@ -195,8 +213,9 @@ class Spreading:
         if id not in self._unconfirmed:
             return
         if core.at.leads:
-            certain = self._uncertainty.may_confirm(subscription.type)
-            if certain and all(one.is_confirmed(id) for one in self._forwardings.values()):
+            if not self._uncertainty.may_confirm(subscription.type):
+                self._withheld.add(subscription.type)
+            elif all(one.is_confirmed(id) for one in self._forwardings.values()):
                 self._confirmed(id)
         elif core.at.designated and not core.shared:
             self._confirmed(id)

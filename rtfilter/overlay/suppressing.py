@@ -24,6 +24,8 @@ class SubscriptionForwarding:
     def __init__(self) -> None:
         self._sent: dict[SubscriptionId, RouterSubscription] = {}
         self._confirmed: set[SubscriptionId] = set()
+        self.suppressed_now: list[SubscriptionId] = []
+        """Subscriptions that another one has covered since this list was emptied."""
 
     def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
         """Add a subscription; return the messages for the neighbour, none if it knows the subscription."""
@@ -88,6 +90,7 @@ class CoveringForwarding(SubscriptionForwarding):
         if by is not None:
             self._waiting[subscription.id] = subscription, by
             self._covers.setdefault(by, set()).add(subscription.id)
+            self.suppressed_now.append(subscription.id)
             return []
         number = self._index(subscription).subscribe(self._read(subscription))
         self._numbers[subscription.id] = number
