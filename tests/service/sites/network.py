@@ -1,14 +1,21 @@
 """A network of sites as processes, and what is published and delivered there."""
 
+import asyncio
 import json
 import random
+import shutil
 import signal
 import socket
 import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from math import inf
+from pathlib import Path
 
+from rtfilter.overlay.strategies import STRATEGIES
 from service.kills.knowledge import FaultError
 from service.kills.process import BusyError, GoneError, Server
 
@@ -18,6 +25,14 @@ CALM = 120.0
 """Seconds in which all must have arrived once all sites run, on a busy machine."""
 
 
+def _demo():
+    """The module of ``make overlay-demo``, whose proxies cut links."""
+    spec = spec_from_file_location("overlay_demo", Path(__file__).parents[3] / "scripts" / "overlay_demo.py")
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
 def free():
     """A free port, for a server that is started again."""
     with socket.socket() as bound:
@@ -25,14 +40,47 @@ def free():
         return bound.getsockname()[1]
 
 
-class Network:
-    """Sites in clusters, `started` and killed; the first one is the rendezvous point."""
+class Links:
+    """The ways of sites to each other, which can be cut: each site connects through a proxy of its own."""
 
-    def __init__(self, folder, clusters, strategy="hybrid", more=()):
+    def __init__(self, ports):
+        self._ports, self._loop = ports, asyncio.new_event_loop()
+        self._proxies = {name: _demo().Proxy() for name in ports}
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        for one in self._proxies.values():
+            asyncio.run_coroutine_threadsafe(one.start(), self._loop).result(60)
+
+    def environment(self, name):
+        """The variables of the process of a site."""
+        return {"http_proxy": self._proxies[name].url, "no_proxy": ""}
+
+    def cut(self, name, other):
+        """Cut the connections that a site has, or makes, to another one; the other way stays."""
+        self._loop.call_soon_threadsafe(self._proxies[name].cut_off, self._ports[other])
+
+    def heal(self):
+        """Let all connections be made again."""
+        for one in self._proxies.values():
+            self._loop.call_soon_threadsafe(one.cut.clear)
+
+    def end(self):
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+class Network:
+    """Sites in clusters, `started` and killed; the first one is the rendezvous point.
+
+    With `links`, links can be cut.
+    """
+
+    def __init__(self, folder, clusters, strategy="hybrid", more=(), links=False):
         self.folder, self.strategy, self.more = folder, strategy, more
         self.ports = {name: free() for name in clusters}
         self.clusters = clusters
         self.servers = {}
+        self.links = Links(self.ports) if links else None
 
     def start(self, name):
         folder = self.folder / name
@@ -42,7 +90,8 @@ class Network:
         flags = ["--port", self.ports[name], "--schema", folder / "given.json", "--site", name]
         flags += ["--cluster", self.clusters[name], "--address", address, "--strategy", self.strategy]
         flags += ["--rendezvous", f"http://127.0.0.1:{self.ports[first]}", "--heartbeat", HEARTBEAT]
-        self.servers[name] = Server(folder, flags=[*flags, *self.more], patient=True)
+        proxied = {} if self.links is None else self.links.environment(name)
+        self.servers[name] = Server(folder, flags=[*flags, *self.more], patient=True, **proxied)
 
     def start_all(self):
         for name in self.clusters:
@@ -53,6 +102,23 @@ class Network:
             with suppress(ProcessLookupError):
                 server.process.send_signal(signal.SIGCONT)
             server.end()
+        if self.links is not None:
+            self.links.end()
+
+
+@dataclass
+class Want:
+    """A subscription to a range of prices, which is known everywhere `since` a time."""
+
+    site: str
+    user: str
+    low: int
+    high: int
+    id: int | None = None
+    since: float = inf
+
+    def takes(self, price):
+        return self.low <= price < self.high
 
 
 class Checker:
@@ -64,26 +130,36 @@ class Checker:
         self.serial = 0
         self.published = {}  # serial: price, when answered
         self.began = {}  # serial: when it was asked for
-        self.wants = []  # site, user, low, high, id, when it was confirmed everywhere
+        self.wants = []
         self.got, self.places = {}, {}  # by site and user: how often each serial came; positions
         self.counts = Counter()
 
     def ask(self, site, method, path, user, body=None, **headers):
+        """The answer; it is asked again where a site is busy or killed."""
         while True:
             try:
                 return self.network.servers[site].ask(method, path, user, body, **headers)[1]
-            except BusyError:
+            except (BusyError, GoneError):
                 time.sleep(0.05)
 
     def subscribe(self, site):
         low = self.random.randrange(100)
-        high = low + self.random.randrange(1, 40)
-        user, key = f"ann{self.random.randrange(2)}", f"{site} {self.random.random()}"
-        body = json.dumps({"where": f"price >= {low} AND price < {high}"})
-        path = "/filters/default/subscriptions?everywhere=true"
-        found = self.ask(site, "POST", path, user, body, Idempotency_Key=key, **ONE)
+        want = Want(site, f"ann{self.random.randrange(2)}", low, low + self.random.randrange(1, 40))
         with self.lock:
-            self.wants.append((site, user, low, high, found["subscription"], time.monotonic()))
+            self.wants.append(want)  # now: events may come before the answer
+        body = json.dumps({"where": f"price >= {want.low} AND price < {want.high}"})
+        path, key = "/filters/default/subscriptions?everywhere=true", f"{site} {self.random.random()}"
+        found = self.ask(site, "POST", path, want.user, body, Idempotency_Key=key, **ONE)
+        want.id, want.since = found["subscription"], time.monotonic()
+        self.counts["subscriptions"] += 1
+
+    def unsubscribe(self):
+        """Remove a subscription; what waits for it is dropped."""
+        want = self.random.choice(self.wants)
+        if want.since < inf:
+            want.since = inf
+            self.ask(want.site, "DELETE", f"/subscriptions/{want.id}", want.user, allowed=(404,))
+            self.counts["unsubscribed"] += 1
 
     def publish(self, site):
         with self.lock:
@@ -124,12 +200,12 @@ class Checker:
         """What must have arrived, and has not."""
         with self.lock:
             return [
-                (site, user, serial)
-                for site, user, low, high, _, when in self.wants
+                (want.site, want.user, serial)
+                for want in self.wants
                 for serial, price in self.published.items()
-                if low <= price < high
-                and self.began[serial] > when
-                and not self.got.get((site, user), {}).get(serial)
+                if want.takes(price)
+                and self.began[serial] > want.since
+                and not self.got.get((want.site, want.user), {}).get(serial)
             ]
 
     def check(self):
@@ -143,17 +219,64 @@ class Checker:
                     self.pull(site, user)
             time.sleep(0.2)
         for (site, user), serials in self.got.items():
-            ranges = [one[2:4] for one in self.wants if one[:2] == (site, user)]
+            wants = [one for one in self.wants if (one.site, one.user) == (site, user)]
             for serial, count in serials.items():
                 if count > 1:
                     raise FaultError(f"{user} at {site} got {serial} {count} times")
                 price = self.published.get(serial)
-                if price is not None and not any(low <= price < high for low, high in ranges):
+                if price is not None and not any(one.takes(price) for one in wants):
                     raise FaultError(f"{user} at {site} got {serial}, which nobody there wants")
 
 
+class Faults:
+    """What befalls the sites of a network, one after the other; cut links stay cut meanwhile."""
+
+    def __init__(self, network, checker, seed):
+        self.network, self.checker, self.random = network, checker, random.Random(f"{seed} faults")
+        self.kinds = [self.kill, self.kill, self.hold, self.cut, self.cut, self.switch]
+
+    def strike(self):
+        time.sleep(self.random.uniform(0.5, 3))
+        if self.random.random() < 0.5:
+            self.network.links.heal()
+        kind = self.random.choice(self.kinds)
+        kind(self.random.choice([*self.network.clusters]))
+        self.checker.counts[f"{kind.__name__} of a site"] += 1
+
+    def kill(self, site):
+        """Kill a site; sometimes its indexes, which are a cache, are lost."""
+        server = self.network.servers[site]
+        server.kill()
+        server.end()
+        if self.random.random() < 0.3:
+            shutil.rmtree(self.network.folder / site / "data" / "indexes")
+        time.sleep(self.random.choice([0, 0, 2, 4]))
+        self.network.start(site)
+
+    def hold(self, site):
+        process = self.network.servers[site].process
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(self.random.choice([0.5, 1, 3]))
+        process.send_signal(signal.SIGCONT)
+
+    def cut(self, site):
+        """Cut the links to another site, or to all; sometimes only in one direction."""
+        others = [one for one in self.network.clusters if one != site]
+        far = others if self.random.random() < 0.2 else [self.random.choice(others)]
+        for other in far:
+            self.network.links.cut(site, other)
+            if self.random.random() < 0.7:
+                self.network.links.cut(other, site)
+
+    def switch(self, site):
+        """Change the strategy, where this site is the root and no change is under way."""
+        wanted = json.dumps({"strategy": self.random.choice([*STRATEGIES])})
+        with suppress(BusyError):
+            self.network.servers[site].ask("PUT", "/site/strategy", "admin", wanted, (409,), **ONE)
+
+
 def run(folder, seconds, seed, clusters=None, strategy="hybrid"):
-    """Kill and hold sites for so long, while all work; then compare.
+    """Kill and hold sites and cut links for so long, while all work; then compare.
 
     Returns
     -------
@@ -161,53 +284,49 @@ def run(folder, seconds, seed, clusters=None, strategy="hybrid"):
         What was done.
     """
     clusters = clusters or {f"s{k}": f"s{k}" for k in range(5)}
-    network = Network(folder, clusters, strategy)
-    checker = Checker(network, seed)
-    chance, faults, stop = random.Random(f"{seed} faults"), [], threading.Event()
+    network = Network(folder, clusters, strategy, links=True)
+    checker, failed, stop = Checker(network, seed), [], threading.Event()
+    faults = Faults(network, checker, seed)
 
-    def work(site):
-        while not stop.is_set():
-            try:
-                for _ in range(3):
-                    checker.publish(site)
-                checker.pull(site, checker.random.choice(["ann0", "ann1"]))
+    def publish(site):
+        for _ in range(3):
+            checker.publish(site)
+        checker.pull(site, checker.random.choice(["ann0", "ann1"]))
+
+    def change(_):
+        checker.subscribe(checker.random.choice([*clusters]))
+        checker.unsubscribe()
+        time.sleep(0.5)
+
+    def work(step, site):
+        try:
+            while not stop.is_set():
+                step(site)
                 time.sleep(0.02)
-            except GoneError:
-                time.sleep(0.1)
-            except BaseException as error:
-                faults.append(error)
-                stop.set()
+        except BaseException as error:
+            failed.append(error)
+            stop.set()
 
     try:
         network.start_all()
         for site in [*clusters] * 3:
             checker.subscribe(site)
-        threads = [threading.Thread(target=work, args=(site,)) for site in clusters]
+        steps = [*((publish, site) for site in clusters), (change, None)]
+        threads = [threading.Thread(target=work, args=given) for given in steps]
         for thread in threads:
             thread.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end and not stop.is_set():
-            time.sleep(chance.uniform(0.5, 3))
-            site = chance.choice([*clusters])
-            server = network.servers[site]
-            if chance.random() < 0.5:
-                server.kill()
-                server.end()
-                time.sleep(chance.choice([0, 0, 2, 4]))
-                network.start(site)
-                checker.counts["killed"] += 1
-            else:
-                server.process.send_signal(signal.SIGSTOP)
-                time.sleep(chance.choice([0.5, 1, 3]))
-                server.process.send_signal(signal.SIGCONT)
-                checker.counts["held"] += 1
+            faults.strike()
+        network.links.heal()
         stop.set()
         for thread in threads:
             thread.join()
-        if faults:
-            raise faults[0]
+        if failed:
+            raise failed[0]
         checker.check()
-        return checker.counts + Counter(events=len(checker.published), subscriptions=len(checker.wants))
+        return checker.counts + Counter(events=len(checker.published))
     finally:
         stop.set()
+        network.links.heal()
         network.end()
