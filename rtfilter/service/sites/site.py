@@ -359,7 +359,8 @@ class NetworkSite(StagePart):
             owed, backlog = self._owed.get(name), self._deliver.backlog(name)
             settled = self._match.settled
             taken = min(settled, min(backlog.pending, default=settled + 1) - 1)
-            if owed is not None and taken >= owed.upto and name in contacts:
+            ready = owed is not None and taken >= owed.upto and not backlog.untold  # or it does not read them
+            if owed is not None and ready and name in contacts:
                 self._peers.send(name, contacts[name].address, owed.positions)
                 owed = None
             if owed is None:

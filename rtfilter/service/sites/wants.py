@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Iterable
 from itertools import islice
-from typing import Final
+from math import inf
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,12 +29,19 @@ Want = tuple[str, SubscriptionId | str]
 """A subscription of another site here: its name, and the id, or the event type of all events."""
 
 
+class _Since(NamedTuple):
+    """The time of an end, and the last position of the log then."""
+
+    time: float
+    position: int
+
+
 class Wants(StagePart):
     """Keeps the subscriptions of other sites in the log as the router has them.
 
     The log may differ from what was asked for: an answer of the database may be lost, and admins may remove
     subscriptions. So `note` takes what the log says, and `reflect` mends the differences. `grace` is in
-    seconds: a subscription stays that long after its connection is lost, with the deliveries that wait.
+    seconds: a subscription stays that long after its end, and longer while deliveries wait for a neighbour.
     """
 
     def __init__(self, stages: Stages, broker: Broker, grace: float) -> None:
@@ -47,7 +55,7 @@ class Wants(StagePart):
         self._of: dict[int, Want] = {}
         self._surplus: set[int] = set()  # ids of wants that are in the log twice
         self._differing: dict[Want, None] = {}  # that may differ from the log
-        self._ending: dict[Want, float] = {}  # no longer wanted since this time
+        self._ending: dict[Want, _Since] = {}  # those that are wanted no more
 
     def __len__(self) -> int:
         return len(self._there)
@@ -74,21 +82,40 @@ class Wants(StagePart):
     async def reflect(self) -> None:
         """Store what has changed; the machines confirm a subscription afterwards."""
         self._compare()
-        now = time.monotonic()
+        since = _Since(time.monotonic(), self._match.last)
         for want in self._differing:
             if want in self._wanted:
                 self._ending.pop(want, None)
             elif want in self._there:
-                self._ending.setdefault(want, now)
+                self._ending.setdefault(want, since)
         while some := list(islice(self._differing, TOGETHER)):
             await self._store_all(some, ())
             for want in some:
                 self._differing.pop(want, None)
-        due = [want for want, since in self._ending.items() if since <= now - self._grace]
+        due = self._due(since.time - self._grace)
         for first in range(0, len(due), TOGETHER):
             await self._store_all((), due[first : first + TOGETHER])
         for want in due:
             del self._ending[want]
+
+    def _due(self, before: float) -> list[Want]:
+        """Return the wants that have ended before a time, and whose deliveries their site has taken.
+
+        One that is no neighbour any more reads what it misses.
+        """
+        place, taken = self._broker.place, dict[str, float]()
+        near = {*place.links.values(), *place.members, place.designated}
+        due = []
+        for want, since in self._ending.items():
+            if since.time > before:
+                break
+            site = want[0]
+            if site not in taken:
+                pending = self._deliver.backlog(site).pending
+                taken[site] = min(self._match.settled, min(pending, default=inf) - 1) if site in near else inf
+            if since.position <= taken[site]:
+                due.append(want)
+        return due
 
     async def _store_all(self, new: Iterable[Want], gone: Iterable[Want]) -> None:
         while entries := self._entries(new, gone):

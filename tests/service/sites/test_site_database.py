@@ -58,6 +58,11 @@ class Given:
         found = self.pipeline._log.subscriptions()
         return sorted((one.entry.user, one.entry.body) for one in found if one.entry.manner == wants.MANNER)
 
+    async def reflect(self):
+        """Store what has changed, when it is known what all earlier events match."""
+        await self.pipeline.settled(self.pipeline._match.last)
+        await self.wants.reflect()
+
     @property
     def sites(self):
         return [site for site, _ in self.there]
@@ -77,7 +82,7 @@ def test_what_neighbours_want_is_in_the_log(tmp_path):
         given.table.add(wanted(3), client("users"))
         given.table.add(wanted(4), link(""))  # one that is lost
         given.table.add(wanted(5), link("elsewhere"))
-        await given.wants.reflect()
+        await given.reflect()
         assert given.sites == ["near", "under"]
         assert b'"where":"price > 6"' in given.there[0][1]
         assert b'"id":["b",1,1]' in given.there[1][1]
@@ -91,11 +96,11 @@ def test_what_neighbours_want_is_in_the_log(tmp_path):
 )
 def test_neighbours_that_get_all_events_are_in_the_log(strategy, sites, tmp_path):
     async def script(given):
-        await given.wants.reflect()
+        await given.reflect()
         assert given.sites == sites
         assert all(b'"where":"TRUE"' in body for _, body in given.there)
         given.broker.place = PLACE._replace(designated="near")  # another one leads
-        await given.wants.reflect()
+        await given.reflect()
         assert "near" in given.sites
 
     with_wants(tmp_path, script, [strategy])
@@ -109,22 +114,53 @@ def test_what_is_wanted_no_more_stays_for_a_while(tmp_path, monkeypatch):
         nonlocal now
         for serial in (1, 2):
             given.table.add(wanted(serial), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         before = given.pipeline._log.head
         given.table.remove(wanted(1).id, link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         now += GRACE - 1
         given.broker.place = PLACE._replace(links={"above": "over"})  # the link is cut, and there again
-        await given.wants.reflect()
+        await given.reflect()
         given.broker.place = PLACE
-        await given.wants.reflect()
+        await given.reflect()
         assert given.pipeline._log.head == before
         now += 1
-        await given.wants.reflect()
+        await given.reflect()
         assert [body.count(b'["b",1,2]') for _, body in given.there] == [1]
         now += GRACE
-        await given.wants.reflect()
+        await given.reflect()
         assert len(given.there) == len(given.wants) == 1
+
+    with_wants(tmp_path, script)
+
+
+def test_a_want_ends_after_its_deliveries_are_taken(tmp_path):
+    async def script(given):
+        given.wants._grace = 0
+        given.table.add(wanted(1), link("below"))
+        await given.reflect()
+        (place,) = await publish(given.pipeline, 7)
+        given.table.remove(wanted(1).id, link("below"))
+        for _ in range(3):
+            await given.reflect()
+        assert given.sites == ["under"]
+        under = Identity("under", frozenset({Role.SUBSCRIBER}))
+        await given.pipeline.deliveries.acknowledge(under, [place])
+        await given.reflect()
+        assert given.sites == []
+
+    with_wants(tmp_path, script)
+
+
+def test_a_want_of_a_site_that_is_no_neighbour_ends_with_its_deliveries(tmp_path):
+    async def script(given):
+        given.wants._grace = 0
+        given.table.add(wanted(1), link("below"))
+        await given.reflect()
+        await publish(given.pipeline, 7)
+        given.broker.place = PLACE._replace(links={})
+        await given.reflect()
+        assert given.sites == []
 
     with_wants(tmp_path, script)
 
@@ -135,12 +171,12 @@ def test_many_wants_are_stored_in_parts(tmp_path, monkeypatch):
     async def script(given):
         for serial in range(10):
             given.table.add(wanted(serial), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         assert len(given.there) == 10
         given.wants._grace = 0
         for serial in range(10):
             given.table.remove(wanted(serial).id, link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         assert given.there == []
 
     with_wants(tmp_path, script)
@@ -162,12 +198,12 @@ def test_a_want_is_stored_once_though_the_answer_of_the_database_was_lost(tmp_pa
 
         monkeypatch.setattr(given.pipeline._store, "put", put_and_lose)
         given.table.add(wanted(1), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         lost.append(True)
         given.wants._grace = 0
         given.table.remove(wanted(1).id, link("below"))
         given.table.add(wanted(2), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         assert [body.count(b'["b",1,2]') for _, body in given.there] == [1]
 
     with_wants(tmp_path, script)
@@ -176,11 +212,11 @@ def test_a_want_is_stored_once_though_the_answer_of_the_database_was_lost(tmp_pa
 def test_a_want_that_is_twice_in_the_log_is_removed_once(tmp_path):
     async def script(given):
         given.table.add(wanted(1), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         (stored,) = given.pipeline._log.subscriptions()
         await given.pipeline._store.put([replace(stored.entry, subscription=None)])
         assert len(given.there) == 2
-        await given.wants.reflect()
+        await given.reflect()
         assert len(given.there) == 1
 
     with_wants(tmp_path, script)
@@ -189,11 +225,11 @@ def test_a_want_that_is_twice_in_the_log_is_removed_once(tmp_path):
 def test_a_want_that_somebody_has_removed_comes_again(tmp_path):
     async def script(given):
         given.table.add(wanted(1), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         (one,) = given.pipeline._log.subscriptions()
         await given.pipeline.subscriptions.unsubscribe(ADMIN, one.position)
         assert given.there == []
-        await given.wants.reflect()
+        await given.reflect()
         assert given.sites == ["under"]
 
     with_wants(tmp_path, script)
@@ -202,13 +238,13 @@ def test_a_want_that_somebody_has_removed_comes_again(tmp_path):
 def test_wants_of_a_filter_that_is_not_here_wait_for_it(tmp_path):
     async def script(given):
         given.table.add(wanted(1), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         assert given.there == []
         await given.pipeline.filters.add(ADMIN, "default", Definition(SCHEMA), None)
         given.broker.place = PLACE._replace(links={})  # the links are made anew then
-        await given.wants.reflect()
+        await given.reflect()
         given.broker.place = PLACE
-        await given.wants.reflect()
+        await given.reflect()
         assert given.sites == ["under"]
 
     with_wants(tmp_path, script, definition=None)
@@ -318,7 +354,7 @@ def test_who_waits_for_all_sites_waits_for_the_last_change(tmp_path):
 def test_a_user_with_the_name_of_a_neighbour_publishes_to_it(tmp_path):
     async def script(given):
         given.table.add(wanted(1), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         under = Identity("under", frozenset({Role.PUBLISHER}))
         places = await given.pipeline.publishing.publish(under, "default", events(given.pipeline, 7))
         await given.pipeline.settled(places[-1])
@@ -331,7 +367,7 @@ def test_a_user_with_the_name_of_a_neighbour_publishes_to_it(tmp_path):
 def test_what_waits_for_a_neighbour_has_its_origin_after_a_restart(tmp_path):
     async def before(given):
         given.table.add(wanted(1), link("below"))
-        await given.wants.reflect()
+        await given.reflect()
         await publish(given.pipeline, 7)
         await given.pipeline._store.flush()
 
