@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
@@ -85,7 +85,7 @@ class Store:
         self._missed: list[Logged] = []  # entries of failed transactions in the log, not reported yet
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
-    async def put(self, entries: Sequence[Entry], key: RequestKey | None = None) -> range:
+    async def put(self, entries: list[Entry], key: RequestKey | None = None) -> range:
         """Return the positions of entries once they are durable: all of them, or an error and none.
 
         Raises `ConflictError` if the key stands for another request, or what is to be changed is gone;

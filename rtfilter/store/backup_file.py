@@ -130,6 +130,8 @@ def _checked(file: Path, new: bool = False) -> dict[str, int]:
         if new and database.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
             epoch = secrets.randbelow(2**62)
             database.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
+            with suppress(sqlite3.OperationalError):  # it is no site
+                database.execute("DELETE FROM site_state WHERE name = 'log'")  # its positions come again
             database.commit()
         told = {}
         for name, query in COUNTED.items():

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sql
+from msgspec.structs import replace
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.basics.errors import RTFilterError
@@ -301,6 +302,8 @@ class Log:
         """Add the rows of a request to those to insert: of events, and of changes, with more columns."""
         new = []
         for position, entry in enumerate(request.entries, first):
+            if entry.at < self.latest:  # the server knows the entry as the log has it
+                request.entries[position - first] = replace(entry, at=self.latest)
             self.latest = max(self.latest, entry.at)
             kind = entry.kind
             row = position, self.latest, kind._value_, entry.filter, entry.user, entry.body

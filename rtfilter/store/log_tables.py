@@ -168,7 +168,8 @@ class RequestKey(NamedTuple):
 class Request(NamedTuple):
     """Entries that are stored together: all, or none."""
 
-    entries: Sequence[Entry]
+    entries: list[Entry]
+    """The log sets a later time where an entry before has one."""
     key: RequestKey | None = None
 
 

@@ -52,9 +52,16 @@ def counts(log, last, changes):
 
 
 def put(log, *entries, key=None):
-    (placed,) = log.commit([Request(entries, key)])
+    (placed,) = log.commit([Request([*entries], key)])
     assert placed.error is None
     return placed.first
+
+
+def test_an_entry_has_the_time_that_the_log_gives_it(tmp_path):
+    log, entries = Log(engine(f"sqlite:///{tmp_path}/log")), [event(at=7.0), event(at=5.0)]
+    log.commit([Request(entries)])
+    assert [one.at for one in entries] == [7.0, 7.0] == [one.entry.at for one in log.entries(0)]
+    log.close()
 
 
 @postgresql.smoke
