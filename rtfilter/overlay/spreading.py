@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from rtfilter.basics.errors import PredicateError
 from rtfilter.overlay.broker_names import (
     CLUSTER,
     BrokerMessage,
@@ -131,10 +132,13 @@ class Spreading:
             return
         if message.first:
             self._named[source] = set()
-        named = self._named.setdefault(source, set())
+        named, wrong = self._named.setdefault(source, set()), list[Exception]()
         for subscription in message.subscriptions:
             named.add(subscription.id)
-            self.enter(subscription, source)
+            try:
+                self.enter(subscription, source)
+            except (ValueError, PredicateError) as error:  # the others are entered all the same
+                wrong.append(error)
         if message.last:
             del self._named[source]
             for subscription in core.table.of(source):
@@ -151,6 +155,8 @@ class Spreading:
                 self._tell_all(source.name, ask=False)
             else:
                 self._replicate_all()
+        if wrong:
+            raise wrong[0]
 
     def announce(self, ask: bool = True, certain: bool = False) -> None:
         """Send the designated broker all subscriptions of a member's clients."""

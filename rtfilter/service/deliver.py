@@ -226,7 +226,9 @@ class Deliver:
 
     def _source(self, position: int, entry: Entry) -> str:
         """Return the origin of an event, for another site."""
-        return entry.user if is_foreign(entry.user) else Origin(entry.user, self._site, position).text
+        if is_foreign(entry.user):
+            return entry.user
+        return Origin(entry.user, self._site, position, entry.at).text
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Deliver the end of a subscription to its user; `position` is that of the change."""

@@ -1,6 +1,6 @@
 """The origin of an event that came from another site, as the log has it in place of a user.
 
-The text is ``user:site:position:neighbour``. No name of a user or a site has a colon.
+The text is ``user:site:position:time:neighbour``. No name of a user or a site has a colon.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ class Origin(NamedTuple):
     site: str
     position: int
     """In the log of that site."""
+    at: float
+    """The time of that log, in seconds since 1970: a site with a new disk may give a position again."""
     neighbour: str = ""
 
     @property
     def text(self) -> str:
         """The origin as the log has it."""
-        return f"{self.user}:{self.site}:{self.position}:{self.neighbour}"
+        return f"{self.user}:{self.site}:{self.position}:{self.at!r}:{self.neighbour}"
 
 
 def is_foreign(user: str) -> bool:
@@ -35,7 +37,8 @@ def neighbour_of(user: str) -> str:
 
 def origin_of(text: str) -> Origin | None:
     """Return the origin of an event, or None for a user of this site."""
-    parts = text.split(":")
-    if len(parts) != 4 or not parts[2].isdigit():
+    try:
+        user, site, position, at, neighbour = text.split(":")
+        return Origin(user, site, int(position), float(at), neighbour)
+    except ValueError:
         return None
-    return Origin(parts[0], parts[1], int(parts[2]), parts[3])

@@ -159,6 +159,7 @@ async def _serve(
         pipeline, webhooks, ownership = await stack.enter_async_context(_running(settings, metrics))
         _require_users(settings, there=not pipeline.users.open)
         if pipeline.standby is None:
+            _require_site(settings, ownership.database)
             await _add_default(pipeline, definition)
         strangers = Strangers(settings.proxies)
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
@@ -337,6 +338,21 @@ def _require_users(settings: Settings, there: bool) -> None:
             f"there are no users, so the server does not listen on {settings.host}; leave out --host, or "
             "first:\n" + "\n".join(_first_user(settings))
         )
+
+
+def _require_site(settings: Settings, database: Engine) -> None:
+    """Raise `DataError` if the folder or database is of another site; note the name of this one."""
+    if settings.site is None:
+        return
+    table = SiteTable(database)
+    found = (table.get("name") or settings.site.encode()).decode()
+    if found != settings.site:
+        raise DataError(
+            f"this is the data of the site {found}, whose events other sites know by that name; "
+            f"start it with --site {found}, or {settings.site} with other --data"
+        )
+    table.put("name", found.encode())
+    _ = settings.password  # an error of its file comes now
 
 
 def _first_user(settings: Settings) -> list[str]:

@@ -22,6 +22,7 @@ from rtfilter.store.database import postgresql
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(gt=0, le=1e300)]  # so neither NaN nor infinite
+Urls = Annotated[str, Meta(pattern=r"^https?://[^,\s]+(,\s*https?://[^,\s]+)*$")]
 SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 LOG: Final = "log.sqlite"
 """The file of SQLite's database in the folder."""
@@ -114,8 +115,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain: Annotated[float, Meta(ge=0, le=1e300)] = 10.0
     site: SiteName | None = None
     cluster: SiteName | None = None
-    address: Annotated[str, Meta(pattern="^https?://")] | None = None
-    rendezvous: Annotated[str, Meta(pattern="^https?://")] | None = None
+    address: Urls | None = None
+    rendezvous: Urls | None = None
     rendezvous_for: str | None = None
     strategy: Literal["hybrid", "profile_forwarding", "event_forwarding", "hierarchical", "rendezvous"] = (
         "hybrid"
@@ -217,6 +218,8 @@ def _settings(given: Mapping[str, _Given], file: Path | None) -> Settings:
     if "site" not in given:
         of_sites = ("cluster", "address", "rendezvous", "rendezvous_for", "site_password")
         wrong += [f"{_named('site')}: is needed with {_flag(name)}" for name in of_sites if name in given]
+    elif "address" not in given and found.get("host") in ("0.0.0.0", "::"):
+        wrong.append(f"{_named('address')}: is needed with --site and this --host: other sites connect to it")
     if wrong:
         raise SettingsError("; ".join(wrong))
     return Settings(**found)
@@ -233,6 +236,8 @@ def _converted(name: str, value: Any) -> Any:
         return postgresql(found)
     if name == "trusted_proxies":
         _require_addresses(found)
+    if name == "rendezvous_for":
+        _require_pairs(found)
     return found
 
 
@@ -250,6 +255,12 @@ def _require_addresses(given: str) -> None:
         except ValueError:
             wrong = f"{one.strip()!r} is no address and no network; write it as 127.0.0.1,10.0.0.0/8"
             raise ValueError(wrong) from None
+
+
+def _require_pairs(given: str) -> None:
+    pairs = [one.strip().partition("=")[::2] for one in given.split(",")]
+    if not all(map(all, pairs)) or len(dict(pairs)) < len(pairs):
+        raise ValueError("write it as FILTER=CLUSTER, with commas between several filters")
 
 
 def show(from_file: Path | None = None, **flags: Any) -> str:

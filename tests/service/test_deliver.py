@@ -276,12 +276,12 @@ def test_a_delivery_to_another_site_has_its_origin_though_it_was_restored():
     entry = Entry(Kind.EVENT, "default", "s1", b"{}", at=1.0)
     made = Deliver({1: Owned(1, "s1", "default", site=True)}, site="here")
     made.restore(Row("s1", 0, [(7, (1,), None)]), {7: Logged(7, entry)}, lambda entry: None)
-    assert made.backlogs["s1"].pending[7].source == "s1:here:7:"
+    assert made.backlogs["s1"].pending[7].source == "s1:here:7:1.0:"
 
 
 def test_an_event_goes_to_another_site_but_where_it_came_from():
     owners = {id: Owned(id, f"s{id}", "default", site=True) for id in (1, 2)}
-    for user, wanted in (("s1", ["s1", "s2"]), ("ann:s3:7:s1", ["s2"])):
+    for user, wanted in (("s1", ["s1", "s2"]), ("ann:s3:7:1.5:s1", ["s2"])):
         made = Deliver(owners, site="here")
         event = Logged(9, Entry(Kind.EVENT, "default", user, b"{}", at=1.0))
         for _ in made.tell([MatchedEvent(event, np.array([1, 2]), None)]):

@@ -349,8 +349,10 @@ def no_longer() -> NotAuthenticatedError:
 
 
 def _name(user: str) -> str:
-    if not user or len(user) > MOST_NAME or not user.isprintable():
-        raise NotAuthenticatedError(f"give a user name of 1 to {MOST_NAME} printable characters")
+    if not user or len(user) > MOST_NAME or not user.isprintable() or ":" in user:
+        raise NotAuthenticatedError(
+            f"give a user name of 1 to {MOST_NAME} printable characters, without a colon"
+        )
     return user
 
 

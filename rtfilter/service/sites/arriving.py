@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,7 +14,7 @@ from rtfilter.client.ledger import Item
 from rtfilter.client.protocol import EventDelivery
 from rtfilter.service.origins import Origin, origin_of
 from rtfilter.service.service_errors import BusyError, ConflictError
-from rtfilter.service.sites.peers import Credentials
+from rtfilter.service.sites.peers import Complaints, Credentials
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Entry, Kind, RequestKey
 
@@ -23,13 +22,12 @@ TOGETHER: Final = 500
 """Events that are stored at once."""
 REST: Final = 0.5
 """Seconds between two attempts."""
-_log = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
 
 
 async def store_event(stages: StagePart, filter: str, body: bytes, origin: Origin) -> None:
     """Put an event of another site into the log, unless it is there. Raises `BusyError`."""
-    key = RequestKey("", f"{filter}:{origin.site}:{origin.position}", b"")
+    key = RequestKey("", f"{filter}:{origin.site}:{origin.position}:{origin.at!r}", b"")
     entry = Entry(Kind.EVENT, filter, origin.text, body, at=stages._clock())
     await stages._store.put([entry], key)
 
@@ -56,11 +54,13 @@ class Arriving(StagePart):
 
     async def run(self) -> None:
         """Take deliveries, and connect again after each loss."""
+        complaints = Complaints("no deliveries from", self._other)
         while True:
             user, password = self._who
             client = connect(self._address, user=user, password=password, acknowledge="manual", patience=REST)
             try:
                 async with client:
+                    complaints.reached()
                     await client.session.begin()
                     while (item := await client.session.next_item()) is not None:
                         items = [item]
@@ -70,7 +70,7 @@ class Arriving(StagePart):
                         for one in items:
                             client.session.acknowledge(one)
             except ClientError as error:
-                _log.info("no deliveries from %s: %s", self._other, error)
+                complaints.note(error)
             await asyncio.sleep(REST)
 
     async def _store_all(self, items: Sequence[Item]) -> None:

@@ -15,6 +15,7 @@ import json
 import logging
 import time
 from contextlib import suppress
+from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -46,10 +47,14 @@ _log = logging.getLogger(__name__)
 
 
 class KnownSite(NamedTuple):
-    """A site whose events come here: its address, and the position up to which it has nothing to send."""
+    """A site whose events come here: its address, and the position up to which it has nothing to send.
+
+    `log` is the id of its log, which is another one on a new disk.
+    """
 
     address: str
     position: Whole
+    log: str = ""
 
 
 class Positions(BrokerMessage, frozen=True):
@@ -95,16 +100,19 @@ class CatchingUp(StagePart):
 
     def hear(self, message: Positions) -> None:
         """Take what a neighbour tells."""
-        for site, (address, position) in message.sites.items():
+        for site, (address, position, log) in message.sites.items():
             if site == self._name:
                 continue
             before = self.known.get(site)
             if before is None:
                 self.known[site] = KnownSite(address, 0)
+                continue
+            if before.log != log:
+                self._current.discard(site)  # one of both is of a former log: the site itself is asked
             elif site in self._current:
-                self.known[site] = KnownSite(address, max(position, before.position))
-            elif before.address != address:
-                self.known[site] = before._replace(address=address)
+                position = max(position, before.position)
+                self.known[site] = before._replace(position=position)
+            self.known[site] = self.known[site]._replace(address=address)
 
     def tick(self) -> None:
         """Read at all sites of which something may be missed: now and then until everybody knows what is
@@ -127,7 +135,7 @@ class CatchingUp(StagePart):
         round, complete = self._round, not self._waiting
         try:
             await self._read_all(site)
-        except (OSError, ValueError, KeyError, RTFilterError) as error:
+        except (OSError, HTTPException, ValueError, LookupError, TypeError, RTFilterError) as error:
             if site not in self._failed:
                 _log.warning("the log of %s cannot be read, which is tried again: %s", site, error)
             self._failed.add(site)
@@ -136,11 +144,14 @@ class CatchingUp(StagePart):
             self._failed.discard(site)
             if complete and round == self._round:
                 self._current.add(site)
-        del self._reading[site]
+        finally:
+            del self._reading[site]
 
     async def _read_all(self, site: str) -> None:
-        address, position = self.known[site]
+        address, position, known = self.known[site]
         log = await asyncio.to_thread(self._ask, address, "/site")  # first: events until then are read below
+        if log["log"] != known:
+            position = 0
         if log["removed"] > position > 0:
             _log.critical(
                 "events of %s between its positions %d and %d may be lost here: its log has them no more",
@@ -161,7 +172,7 @@ class CatchingUp(StagePart):
                 events = page["events"]
                 await self._store_wanted(site, filter, events)
                 after, more = max([after, *(one["position"] for one in events)]), page["next"] is not None
-        self.known[site] = KnownSite(address, max(log["head"], position))
+        self.known[site] = KnownSite(address, max(log["head"], position), log["log"])
 
     def _ask(self, urls: str, path: str) -> Any:
         """Return what a site answers; there may be several URLs, with commas, of it and its standby."""
@@ -182,7 +193,7 @@ class CatchingUp(StagePart):
         wanted = [(one, body) for one, body, hit in zip(own, bodies, hits, strict=True) if hit]
         await asyncio.gather(
             *(
-                store_event(self, filter, body, Origin(one["user"], site, one["position"], site))
+                store_event(self, filter, body, Origin(one["user"], site, one["position"], one["at"], site))
                 for one, body in wanted
             )
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final, NamedTuple
 
 from rtfilter.basics.session_states import Directive
-from rtfilter.client.client_errors import ClientError
+from rtfilter.client.client_errors import ClientError, RefusedError, UnreachableError
 from rtfilter.client.link import Link, addresses_of, join
 from rtfilter.client.protocol import Error, Message
 from rtfilter.overlay.broker_names import BrokerMessage
@@ -30,9 +29,37 @@ class Credentials(NamedTuple):
     password: str = ""
 
 
+class Hello(BrokerMessage, frozen=True):
+    """The first message of a connection: the settings that must be the same at all sites."""
+
+    strategy: str
+    heartbeat: float
+    rendezvous_for: Mapping[str, str]
+
+
+class Complaints:
+    """Logs why a site does not work with this one, each reason once; `what` has a place for its name."""
+
+    def __init__(self, what: str, name: str) -> None:
+        self._what, self._name = what, name
+        self._last: ClientError | None = None
+
+    def note(self, error: ClientError) -> None:
+        """Log an error, unless it was the last one: a warning where the site answers."""
+        if str(error) != str(self._last):
+            self._last = error
+            passing = isinstance(error, UnreachableError) or getattr(error, "passing", False)
+            _log.log(logging.INFO if passing else logging.WARNING, "%s %s: %s", self._what, self._name, error)
+
+    def reached(self) -> None:
+        """Note that the site can be reached, so that it is logged when it cannot again."""
+        if isinstance(self._last, UnreachableError):
+            self._last = None
+
+
 class _Peer:
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, name: str, address: str) -> None:
+        self.address, self.complaints = address, Complaints("no connection to", name)
         self.link: Link | None = None
         self.waiting: list[tuple[BrokerMessage, str]] = []
         self.tag = 0
@@ -51,10 +78,11 @@ class Peers:
         cluster: str,
         name: str,
         credentials: Credentials,
+        hello: Hello,
         up: Callable[[str], None],
         down: Callable[[str], None],
     ) -> None:
-        self._cluster, self._name, self._credentials = cluster, name, credentials
+        self._cluster, self._name, self._credentials, self._hello = cluster, name, credentials, hello
         self._up, self._down = up, down
         self._peers: dict[str, _Peer] = {}
 
@@ -72,7 +100,7 @@ class Peers:
         if peer is None or peer.address != address:
             if peer is not None and peer.task is not None:
                 peer.task.cancel()
-            peer = self._peers[name] = _Peer(address)
+            peer = self._peers[name] = _Peer(name, address)
         if peer.link is not None:
             self._put(peer, peer.link, message, site)
             return
@@ -94,22 +122,25 @@ class Peers:
             peer.link = link = await join(addresses_of(peer.address, *self._credentials))
         except ClientError as error:
             peer.not_before = monotonic() + AGAIN
-            _log.info("no connection to %s: %s", name, error)
+            peer.complaints.note(error)
             return
+        peer.complaints.reached()
+        self._put(peer, link, self._hello, "")
         self._up(name)
         waiting, peer.waiting = peer.waiting, []
         for message, site in waiting:
             self._put(peer, link, message, site)
         try:
-            with suppress(ClientError):
-                await link.run(self._hear)
+            await link.run(self._hear)
+        except ClientError as error:
+            peer.complaints.note(error)
         finally:
             peer.link, peer.not_before = None, monotonic() + AGAIN / 5
             self._down(name)
 
     def _hear(self, answer: Message) -> None:
         if isinstance(answer, Error):
-            raise ClientError(answer.error)
+            raise RefusedError(answer.error, answer.kind)
 
     async def close(self) -> None:
         """End all connections."""

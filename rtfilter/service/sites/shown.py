@@ -40,6 +40,7 @@ class SiteShown(Struct):
     sites: Annotated[dict[str, OriginShown], Meta(description="The sites whose events come here.")]
     current: Annotated[bool, Meta(description="True if no event of another site is missed.")]
     subscriptions: Annotated[int, Meta(description="Subscriptions that other sites have here.")]
+    log: Annotated[str, Meta(description="The id of its log; another one on a new disk.")]
     head: Annotated[int, Meta(description="The last position of its log.")]
     removed: Annotated[int, Meta(description="Events up to this position have been removed from it.")]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -30,7 +31,7 @@ from rtfilter.service.concurrency import Turn
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
 from rtfilter.service.sites.arriving import Arriving
 from rtfilter.service.sites.catching_up import CatchingUp, KnownSite, Positions
-from rtfilter.service.sites.peers import Credentials, Peers
+from rtfilter.service.sites.peers import Credentials, Hello, Peers
 from rtfilter.service.sites.shown import NeighbourShown, OriginShown, SiteShown
 from rtfilter.service.sites.wants import MANNER, Wants
 from rtfilter.service.stages import StagePart, Stages
@@ -110,7 +111,13 @@ class NetworkSite(StagePart):
         self.settings, self._stages, self._table = settings, stages, table
         times = MembershipSettings(heartbeat=settings.heartbeat)
         self._codec = Codec()
-        incarnation = int(time.time())
+        incarnation = max(int(time.time()), int(table.get("incarnation") or 0) + 1)
+        table.put("incarnation", b"%d" % incarnation)
+        log = table.get("log")
+        if log is None:
+            log = secrets.token_hex(8).encode()
+            table.put("log", log)
+        self._log_id = log.decode()
         contact = Contact(settings.name, settings.cluster, settings.address)
         self._infos = {name: index.info for name, index in self._indexes.items()}
         self._router = Router(
@@ -121,6 +128,7 @@ class NetworkSite(StagePart):
             covering=True,
             grace=GRACE * settings.heartbeat,
             slack=settings.slack,
+            longest=self._message // 2,  # it is longer as a message of a session
             assigned=settings.assigned,
         )
         switched = table.get("switched")
@@ -137,7 +145,10 @@ class NetworkSite(StagePart):
             root = None if found is None else msgspec.json.decode(found, type=Root)
             self._point = RendezvousPoint(times, root, time.monotonic())
         self._kept: dict[str, Any] = {"switched": self._router.switched, "term": term, "root": root}
-        self._peers = Peers(settings.cluster, settings.name, settings.who, self._up, self._down)
+        self._hello = Hello(settings.strategy, settings.heartbeat, settings.assigned)
+        given = settings.cluster, settings.name, settings.who, self._hello
+        self._peers = Peers(*given, self._up, self._down)
+        self._refused: dict[str, str] = {}  # by site, why its messages are not taken
         self._inputs: asyncio.Queue[_Input] = asyncio.Queue()
         self._arriving: dict[str, tuple[str, asyncio.Task[None]]] = {}  # by site, with the address
         self._own: dict[int, SubscriptionId] = {}
@@ -149,7 +160,7 @@ class NetworkSite(StagePart):
         self.catching_up = CatchingUp(stages, settings.name, settings.who, table, self._router)
         self._stored = self._told = 0.0
         self._turn = Turn(self._rounds)
-        self._entered: dict[str, Contact] = {}  # at the rendezvous point
+        self._entered: dict[str, tuple[Contact, float]] = {}  # at the rendezvous point, and when
         self._fellows: tuple[Contact, ...] = ()
         self._announced = 0
         self._place = "", "", ""  # the root, the parent and the designated site, as last logged
@@ -164,6 +175,12 @@ class NetworkSite(StagePart):
             found = self._codec.decoded(message)
         except ValueError as error:
             raise RequestError(f"the message of {site} is not understood: {error}") from None
+        if isinstance(found, Hello):
+            self._compare(user, found)
+        if user in self._refused:
+            raise RequestError(self._refused[user])
+        if isinstance(found, Hello):
+            return
         if isinstance(found, Positions):
             self.catching_up.hear(found)
         elif isinstance(found, Enter):
@@ -179,7 +196,30 @@ class NetworkSite(StagePart):
         else:
             if isinstance(found, RouterSubscriptions) and found.ask:
                 self.catching_up.anew()  # for that site the link is a new one, though not for this one
-            self._inputs.put_nowait(partial(self._broker.receive, found, site, cluster))
+            self._inputs.put_nowait(partial(self._receive, found, site, cluster))
+
+    def _compare(self, site: str, hello: Hello) -> None:
+        """Refuse a site whose settings differ, or whose name is that of this one."""
+        self._refused.pop(site, None)
+        if site == self.settings.name:
+            self._refused[site] = f"there is another site {site}; give each its own --site"
+        for name, mine in msgspec.structs.asdict(self._hello).items():
+            theirs = getattr(hello, name)
+            if theirs != mine:
+                flag = "--" + name.replace("_", "-")
+                self._refused[site] = (
+                    f"{site} has {flag} {theirs or 'none'}, and {self.settings.name} has {mine or 'none'}; "
+                    "start all sites with the same one"
+                )
+
+    def _receive(self, message: BrokerMessage, site: str, cluster: str, now: float) -> list[Out]:
+        try:
+            return self._broker.receive(message, site, cluster, now)
+        except Exception as error:  # whatever it is, the other sites go on
+            known = isinstance(error, RTFilterError | TypeError | ValueError)
+            text = "a message of the site %s is left out: %s; do both have the same filters and attributes?"
+            _log.warning(text, site, error, exc_info=not known)
+            return []
 
     def _ask_point(self, message: BrokerMessage, site: str, now: float) -> list[Out]:
         assert self._point is not None
@@ -188,8 +228,14 @@ class NetworkSite(StagePart):
 
     def _enter(self, contact: Contact) -> None:
         """Answer a site, as the rendezvous point, with those of its cluster."""
-        self._entered[contact.name] = contact
-        fellows = tuple(one for one in self._entered.values() if one.cluster == contact.cluster)
+        now, silence = time.monotonic(), 3 * self.settings.heartbeat
+        known, when = self._entered.get(contact.name, (contact, now))
+        if known.address != contact.address and now < when + silence:
+            raise RequestError(
+                f"there is another site {contact.name}, at {known.address}; give each its own --site"
+            )
+        self._entered[contact.name] = contact, now
+        fellows = tuple(one for one, _ in self._entered.values() if one.cluster == contact.cluster)
         if contact.name == self.settings.name:
             self._fellows = fellows
         else:
@@ -265,9 +311,13 @@ class NetworkSite(StagePart):
             place.designated,
             membership.root,
             [self._shown(membership.contacts[name]) for name in sorted(self._neighbours())],
-            {name: OriginShown(*known) for name, known in sorted(self.catching_up.known.items())},
+            {
+                name: OriginShown(known.address, known.position)
+                for name, known in sorted(self.catching_up.known.items())
+            },
             self.catching_up.settled,
             len(self._wants),
+            self._log_id,
             self._log.head,
             self._log.removed,
         )
@@ -301,7 +351,7 @@ class NetworkSite(StagePart):
         try:
             out = work(time.monotonic())
         except (RTFilterError, TypeError, ValueError) as error:
-            _log.warning("a message of another site is left out: %s", error)
+            _log.warning("what a user here wants is not known to other sites: %s", error)
         else:
             await self._carry_out(out)
         await self._turn.pause()
@@ -364,7 +414,8 @@ class NetworkSite(StagePart):
                 self._peers.send(name, contacts[name].address, owed.positions)
                 owed = None
             if owed is None:
-                mine = KnownSite(self.settings.address, max(self._match.last, settled))
+                position = max(self._match.last, settled)
+                mine = KnownSite(self.settings.address, position, self._log_id)
                 self._owed[name] = _Owed(
                     mine.position, Positions({**self.catching_up.known, self.settings.name: mine})
                 )

@@ -359,7 +359,7 @@ def test_a_user_with_the_name_of_a_neighbour_publishes_to_it(tmp_path):
         places = await given.pipeline.publishing.publish(under, "default", events(given.pipeline, 7))
         await given.pipeline.settled(places[-1])
         (delivery,) = given.pipeline.deliver.backlog("under").pending.values()
-        assert delivery.source == f"under:here:{places[0]}:"
+        assert delivery.source == f"under:here:{places[0]}:{delivery.at!r}:"
 
     with_wants(tmp_path, script, site="here")
 
@@ -373,7 +373,7 @@ def test_what_waits_for_a_neighbour_has_its_origin_after_a_restart(tmp_path):
 
     async def after(given):
         (delivery,) = given.pipeline.deliver.backlog("under").pending.values()
-        assert delivery.source == f"carl:here:{delivery.position}:"
+        assert delivery.source == f"carl:here:{delivery.position}:{delivery.at!r}:"
 
     for script in (before, after):
         with_wants(tmp_path, script, site="here")

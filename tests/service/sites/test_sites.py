@@ -10,7 +10,7 @@ import pytest
 import postgresql
 from rtfilter.cli import main
 from rtfilter.overlay.strategies import STRATEGIES
-from rtfilter.service.origins import Origin, origin_of
+from rtfilter.service.origins import Origin, neighbour_of, origin_of
 from rtfilter.service.settings import SettingsError, settings
 from service.kills.process import Server
 from service.sites.network import HEARTBEAT, ONE, Checker, Network, free, run
@@ -19,11 +19,11 @@ THREE = {"s0": "s0", "s1": "s1", "s2": "s2"}
 
 
 def test_an_origin_is_written_in_place_of_a_user():
-    origin = Origin("ann", "paris", 7, "tokyo")
-    assert origin.text == "ann:paris:7:tokyo"
+    origin = Origin("ann", "paris", 7, 1.5, "tokyo")
+    assert origin.text == "ann:paris:7:1.5:tokyo"
     assert origin_of(origin.text) == origin
-    assert origin_of("ann:paris:7:") == Origin("ann", "paris", 7)
-    for user in ("ann", "", "a:b:c:d", "a:b:7"):
+    assert origin_of("ann:paris:7:1.5:") == Origin("ann", "paris", 7, 1.5)
+    for user in ("ann", "", "a:b:c:1.5:d", "a:b:7:c:d", "a:b:7:1.5"):
         assert origin_of(user) is None
 
 
@@ -79,19 +79,21 @@ def test_an_event_is_stored_where_it_is_wanted_and_nowhere_twice(tmp_path):
         while not (found := stored(checker, "s0")):
             assert time.monotonic() < end
             time.sleep(0.05)
-        (position,) = [at for user, price, at in stored(checker, "s1") if price == 5]
-        neighbours = {user.rpartition(":")[2] for user, _, _ in found}
+        (origin,) = [
+            f"carl:s1:{position}:{at!r}" for _, price, position, at in stored(checker, "s1") if price == 5
+        ]
+        neighbours = {neighbour_of(user) for user, *_ in found}
         assert neighbours <= {"s1", "s2"}
-        assert [(user.rpartition(":")[0], price) for user, price, _ in found] == [(f"carl:s1:{position}", 5)]
-        assert all(price == 5 for _, price, _ in stored(checker, "s2"))
+        assert [(user.rpartition(":")[0], price) for user, price, *_ in found] == [(origin, 5)]
+        assert all(price == 5 for _, price, *_ in stored(checker, "s2"))
     finally:
         network.end()
 
 
 def stored(checker, site):
-    """The user, price and position of each stored event."""
+    """The user, price, position and time of each stored event."""
     found = checker.ask(site, "GET", "/filters/default/events", "admin")["events"]
-    return [(one["user"], one["event"]["price"], one["position"]) for one in found]
+    return [(one["user"], one["event"]["price"], one["position"], one["at"]) for one in found]
 
 
 @pytest.mark.slow
