@@ -22,6 +22,7 @@ from proofs import (
     planted,
     sequences,
     servers,
+    sites,
     soak,
     stage_kills,
     suites,
@@ -88,6 +89,12 @@ PROOFS = {
         "no match on NATS is lost, wrong or stored twice while servers and workers are killed",
         1,
         stage_kills.run,
+        tenth=False,
+    ),
+    "sites": Proof(
+        "every event arrives once at every site that wants it, while sites are killed and links are cut",
+        len(sites.CASES),
+        sites.run,
         tenth=False,
     ),
     "elections": Proof(

@@ -119,7 +119,7 @@ def test_a_filter_that_comes_later_is_shared_too(tmp_path):
 
 @pytest.mark.slow
 def test_nothing_is_lost_while_sites_are_killed_held_and_cut_off(tmp_path):
-    done = run(tmp_path, 8, 0, {"s0": "a", "s1": "a", "s2": "b", "s3": "c"})
+    done = run(tmp_path, 30, 0, {"s0": "a", "s1": "a", "s2": "b", "s3": "c"})
     assert done["kill of a site"] + done["hold of a site"] + done["cut of a site"]
     assert done["deliveries"]
 
