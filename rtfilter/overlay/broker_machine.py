@@ -52,10 +52,10 @@ class Broker:
     # -- clients -------------------------------------------------------------------------------------
 
     def subscribe(
-        self, client: str, type: str, condition: str, now: float
+        self, client: str, type: str, condition: str, now: float, id: SubscriptionId | None = None
     ) -> tuple[SubscriptionId, list[Out]]:
         """See `Router.subscribe`."""
-        id, sends = self.router.subscribe(client, type, condition, now)
+        id, sends = self.router.subscribe(client, type, condition, now, id)
         return id, self._routed(sends, now)
 
     def unsubscribe(self, id: SubscriptionId, now: float) -> list[Out]:

@@ -156,9 +156,16 @@ class Router:
     # -- clients -------------------------------------------------------------------------------------
 
     def subscribe(
-        self, client_name: str, type: str, predicate: str | Mapping[str, Any] | Predicate, now: float
+        self,
+        client_name: str,
+        type: str,
+        predicate: str | Mapping[str, Any] | Predicate,
+        now: float,
+        id: SubscriptionId | None = None,
     ) -> tuple[SubscriptionId, list[Send]]:
         """Add a subscription of a client; return its id and the messages to send.
+
+        A given `id` belongs to this predicate for ever, also after a restart; by default there is a new one.
 
         Raises
         ------
@@ -168,7 +175,7 @@ class Router:
         condition = Predicate.parse(predicate, self.table.schema(type)).to_sql()
         self.table.read(type, condition)
         self._core.now = now
-        id = self._core.new_id()
+        id = id or self._core.new_id()
         self._spreading.enter(RouterSubscription(id, type, condition), client(client_name))
         return id, self._flush()
 

@@ -262,9 +262,11 @@ class Spreading:
             new = before.get(cluster) != broker
             if new or types != self._learns.get(cluster):
                 forwarding = self._new_forwarding()
-                for entry in core.table:
-                    if entry.subscription.type in types and entry.connection != link(cluster):
-                        forwarding.add(entry.subscription)
+                forwarding.fill(
+                    subscription
+                    for subscription, connection in core.table
+                    if subscription.type in types and connection != link(cluster)
+                )
                 self._learns[cluster], self._forwardings[cluster] = types, forwarding
                 if new:
                     self._greet(cluster)

@@ -28,6 +28,8 @@ from rtfilter.store.log_tables import Entry, Kind, Logged
 
 MOST_METADATA: Final = 4096
 """Most bytes of metadata as JSON."""
+OF_SITE: Final = '{"site":true}'
+"""The manner of deliveries of a subscription that another site has here."""
 REMOVED: Final = "removed"
 """The reason of the end of a subscription that its user has removed."""
 FEW: Final = 1000

@@ -11,7 +11,7 @@ import msgspec
 
 from rtfilter.service.concurrency import Turn
 from rtfilter.service.hosted import Hosted
-from rtfilter.service.owners import REMOVED
+from rtfilter.service.owners import OF_SITE, REMOVED
 from rtfilter.service.records import Sending, UserDelivery, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, UnknownError
@@ -108,7 +108,12 @@ class Delivering(StagePart):
         await self._store.flush(who.user, undo)
 
     def end(self, position: int, entry: Entry) -> None:
-        """Deliver the end of a subscription, unless its user has removed it, and receives nothing now."""
+        """Deliver the end of a subscription, unless its user has removed it, and receives nothing now.
+
+        Another site does not get the ends of its subscriptions, which it has removed itself.
+        """
+        if entry.manner == OF_SITE:
+            return
         reason = msgspec.json.decode(entry.body)["reason"]
         if reason != REMOVED or self._deliver.receives(entry.user):
             assert entry.subscription is not None

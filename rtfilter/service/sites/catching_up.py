@@ -86,7 +86,7 @@ class CatchingUp(StagePart):
         self._since = int(since) - SKEW
         self.known = {} if found is None else msgspec.json.decode(found, type=dict[str, KnownSite])
         self._stored = dict(self.known)
-        self._waiting = set[SubscriptionId]()  # that not everybody knows since the last change
+        self._waiting: list[SubscriptionId] = []  # that not everybody knows since the last change
         self._round, self._next = 0, 0.0
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._current: set[str] = set()  # sites of which nothing is missed
@@ -96,7 +96,7 @@ class CatchingUp(StagePart):
         """Begin to read what is missed: a link has changed, or deliveries were dropped."""
         self._round += 1
         self._current.clear()
-        self._waiting = {entry.subscription.id for entry in self._router.table}
+        self._waiting = [entry.subscription.id for entry in self._router.table]
 
     def hear(self, message: Positions) -> None:
         """Take what a neighbour tells."""
@@ -117,7 +117,8 @@ class CatchingUp(StagePart):
     def tick(self) -> None:
         """Read at all sites of which something may be missed: now and then until everybody knows what is
         wanted, so that little is left, and then at once."""
-        self._waiting = {id for id in self._waiting if not self._router.is_known_everywhere(id)}
+        while self._waiting and self._router.is_known_everywhere(self._waiting[-1]):
+            self._waiting.pop()
         if self._waiting and time.monotonic() < self._next:
             return
         self._next = time.monotonic() + AGAIN

@@ -28,12 +28,13 @@ from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Confirm, RouterSubscriptions
 from rtfilter.overlay.switching import Switched
 from rtfilter.service.concurrency import Turn
+from rtfilter.service.owners import OF_SITE
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
 from rtfilter.service.sites.arriving import Arriving
 from rtfilter.service.sites.catching_up import CatchingUp, KnownSite, Positions
 from rtfilter.service.sites.peers import Credentials, Hello, Peers
 from rtfilter.service.sites.shown import NeighbourShown, OriginShown, SiteShown
-from rtfilter.service.sites.wants import MANNER, Wants
+from rtfilter.service.sites.wants import Wants
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Entry, Kind, Logged
 from rtfilter.store.site_table import SiteTable
@@ -115,7 +116,7 @@ class NetworkSite(StagePart):
         table.put("incarnation", b"%d" % incarnation)
         log = table.get("log")
         if log is None:
-            log = secrets.token_hex(8).encode()
+            log = secrets.token_hex(6).encode()
             table.put("log", log)
         self._log_id = log.decode()
         contact = Contact(settings.name, settings.cluster, settings.address)
@@ -251,11 +252,11 @@ class NetworkSite(StagePart):
         """Take a change of the log: what users here want, others must know."""
         position, entry = logged
         self._wants.note(position, entry)
-        if entry.manner != MANNER:
+        if entry.manner != OF_SITE:
             id = position if entry.subscription is None else entry.subscription
-            self._inputs.put_nowait(partial(self._change, id, entry))
+            self._inputs.put_nowait(partial(self._change, id, position, entry))
 
-    def _change(self, id: int, entry: Entry, now: float) -> list[Out]:
+    def _change(self, id: int, position: int, entry: Entry, now: float) -> list[Out]:
         out, former = list[Out](), self._own.pop(id, None)
         waiting = [] if former is None else self._expected.pop(former, [])
         index = self._indexes.get(entry.filter)
@@ -263,10 +264,13 @@ class NetworkSite(StagePart):
             if self._infos.get(entry.filter) is not index.info:
                 self._take_types()
             where = msgspec.json.decode(entry.body)["where"]
-            made, out = self._broker.subscribe("users", entry.filter, where, now)
+            same = SubscriptionId(self.settings.name, int(self._log_id, 16), position)  # after a restart, too
+            made, out = self._broker.subscribe("users", entry.filter, where, now, same)
             self._own[id], self._ids[made] = made, id
             if waiting:
                 self._expected[made] = waiting
+            if made == former:  # it was read twice at the start
+                return out
         else:
             _release(waiting)
         if former is not None:
@@ -362,8 +366,8 @@ class NetworkSite(StagePart):
             for position, entry in page:
                 after = entry.subscription or position
                 self._wants.note(after, entry)
-                if entry.manner != MANNER:
-                    await self._do(partial(self._change, after, entry))
+                if entry.manner != OF_SITE:
+                    await self._do(partial(self._change, after, position, entry))
 
     def _subscriptions(self, after: int) -> list[Logged]:
         return self._log.subscriptions(after=after)

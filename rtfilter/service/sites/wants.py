@@ -10,19 +10,20 @@ from math import inf
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rtfilter.overlay.broker_machine import Broker
 from rtfilter.overlay.broker_names import BrokerPlace, Connection, ConnectionKind, SubscriptionId
 from rtfilter.overlay.strategies import Strategy
-from rtfilter.service.owners import removal_of
+from rtfilter.service.owners import OF_SITE, removal_of
 from rtfilter.service.service_errors import BusyError, ConflictError
 from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Entry, Kind
 
-MANNER: Final = '{"site":true}'
-"""The manner of deliveries of a subscription that another site has here."""
 TOGETHER: Final = 1000
 """Subscriptions that are stored at once."""
+ENDED: Final = 100
+"""Most that are ended at once; the machines wait meanwhile."""
 REST: Final = 0.5
 """Seconds until the log is asked again."""
 Want = tuple[str, SubscriptionId | str]
@@ -63,7 +64,7 @@ class Wants(StagePart):
     def note(self, position: int, entry: Entry) -> None:
         """Note a change of the log, if it is one of these subscriptions."""
         id = position if entry.subscription is None else entry.subscription
-        if entry.manner == MANNER:
+        if entry.kind is not Kind.UNSUBSCRIBE and entry.manner == OF_SITE:
             what = msgspec.json.decode(entry.body)["metadata"]["id"]
             want = entry.user, what if isinstance(what, str) else SubscriptionId(*what)
             former = self._there.get(want, id)
@@ -92,9 +93,8 @@ class Wants(StagePart):
             await self._store_all(some, ())
             for want in some:
                 self._differing.pop(want, None)
-        due = self._due(since.time - self._grace)
-        for first in range(0, len(due), TOGETHER):
-            await self._store_all((), due[first : first + TOGETHER])
+        due = self._due(since.time - self._grace)[:ENDED]
+        await self._store_all((), due)
         for want in due:
             del self._ending[want]
 
@@ -129,15 +129,16 @@ class Wants(StagePart):
         at, now = self._clock(), time.perf_counter()
         entries = [self._entry(want, at) for want in new if want in self._wanted and self._lacks(want)]
         ids = {self._there[want] for want in gone if want in self._there} | self._surplus
-        return entries + [
+        removed = [
             removal_of(self._owners[id], "no longer wanted", at, now) for id in ids if id in self._owners
         ]
+        return entries + [replace(one, manner=OF_SITE) for one in removed]  # the site does not hear of it
 
     def _entry(self, want: Want, at: float) -> Entry:
         site, id = want
         filter, condition = self._wanted[want]
         body = msgspec.json.encode({"where": condition, "metadata": {"id": id}})
-        return Entry(Kind.SUBSCRIBE, filter, site, body, at=at, manner=MANNER)
+        return Entry(Kind.SUBSCRIBE, filter, site, body, at=at, manner=OF_SITE)
 
     def _lacks(self, want: Want) -> bool:
         """Return whether a filter here has no such subscription; it may be a later one of its name."""

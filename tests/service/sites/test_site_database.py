@@ -15,6 +15,7 @@ from rtfilter.overlay.broker_names import BrokerPlace, SubscriptionId, client, l
 from rtfilter.overlay.routing_messages import Confirm, RouterSubscription
 from rtfilter.overlay.routing_table import Table
 from rtfilter.overlay.strategies import EventForwarding, Hybrid
+from rtfilter.service.owners import OF_SITE
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError
@@ -56,7 +57,7 @@ class Given:
     def there(self):
         """The user and filter of each subscription of another site in the log, and its condition."""
         found = self.pipeline._log.subscriptions()
-        return sorted((one.entry.user, one.entry.body) for one in found if one.entry.manner == wants.MANNER)
+        return sorted((one.entry.user, one.entry.body) for one in found if one.entry.manner == OF_SITE)
 
     async def reflect(self):
         """Store what has changed, when it is known what all earlier events match."""
@@ -167,6 +168,7 @@ def test_a_want_of_a_site_that_is_no_neighbour_ends_with_its_deliveries(tmp_path
 
 def test_many_wants_are_stored_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(wants, "TOGETHER", 3)
+    monkeypatch.setattr(wants, "ENDED", 4)
 
     async def script(given):
         for serial in range(10):
@@ -176,8 +178,9 @@ def test_many_wants_are_stored_in_parts(tmp_path, monkeypatch):
         given.wants._grace = 0
         for serial in range(10):
             given.table.remove(wanted(serial).id, link("below"))
-        await given.reflect()
-        assert given.there == []
+        for left in (6, 2, 0):
+            await given.reflect()
+            assert len(given.there) == left
 
     with_wants(tmp_path, script)
 
@@ -377,3 +380,32 @@ def test_what_waits_for_a_neighbour_has_its_origin_after_a_restart(tmp_path):
 
     for script in (before, after):
         with_wants(tmp_path, script, site="here")
+
+
+def test_subscriptions_have_the_same_ids_after_a_restart(tmp_path):
+    async def script(pipeline, site):
+        await until(lambda: site.shown.root)
+        if not pipeline._owners:
+            await subscribe(pipeline, "price > 5")
+            await pipeline.subscriptions.replace(
+                ANN, await subscribe(pipeline, "price > 6"), Wish("price > 7")
+            )
+        await until(lambda: len(site._router.table) == 2)
+        return {one.subscription for one in site._router.table}
+
+    assert alone(tmp_path, script) == alone(tmp_path, script)
+
+
+def test_a_site_does_not_hear_of_the_ends_of_what_it_wanted(tmp_path):
+    async def script(given):
+        given.wants._grace = 0
+        given.table.add(wanted(1), link("below"))
+        await given.reflect()
+        given.pipeline.deliver.begin("under", None)  # it has a session
+        given.table.remove(wanted(1).id, link("below"))
+        await given.reflect()
+        await given.pipeline.settled(given.pipeline._match.last)
+        assert given.there == []
+        assert not given.pipeline.deliver.backlog("under").pending
+
+    with_wants(tmp_path, script)
