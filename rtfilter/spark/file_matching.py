@@ -11,11 +11,10 @@ import hashlib
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from os import PathLike
 from time import perf_counter
@@ -39,7 +38,8 @@ from rtfilter.spark.event_files import HIDDEN, EventFiles, InputFile, find
 from rtfilter.spark.file_columns import FileColumns
 from rtfilter.spark.file_units import FOOTERS, Inputs, Unit, footer, read
 from rtfilter.spark.physical_plans import cores_of
-from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
+from rtfilter.spark.refusals import LeftOut, OnError, own_errors
+from rtfilter.spark.reports import REPORT, TaskReport
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.whole_files import DRAFTS, whole_file
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from rtfilter.events.table import EventTable
     from rtfilter.spark.blocks import Batches
     from rtfilter.spark.leases import Lease
 
@@ -279,7 +278,7 @@ class _Work:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        matches, left_out = 0, Counter[str]()
+        matches, left_out = 0, LeftOut()
         kind = pa.int64() if self.route.leases[0].kind is int else pa.string()
         fields = [(self.id, self.columns[0].kind), (SUBSCRIPTION, kind)]
         if self.details:
@@ -292,33 +291,24 @@ class _Work:
             for table in _tables(self._answers(unit, left_out)):
                 writer.write_table(table)
                 matches += len(table)
-            writer.add_key_value_metadata({LEFT_OUT: str(left_out.total())})
-        return matches, left_out.total()
+            writer.add_key_value_metadata({LEFT_OUT: str(left_out.count)})
+        return matches, left_out.count
 
-    def _answers(self, unit: Unit, left_out: Counter[str]) -> Batches:
-        """Yield the matches of a unit."""
+    def _answers(self, unit: Unit, left_out: LeftOut) -> Batches:
+        """Yield the matches of a unit; add the events that cannot be used to `left_out`."""
         # Each shard is loaded once for a unit, if all of its events are there.
         size = GATHERED if self.route.leaves is None else max(sum(part.rows for part in unit), 1)
         for own, parts in groupby(unit, lambda part: part.columns):
             columns = self.columns[own]
-            reader = _CountingReader(**vars(columns.reader), left_out=left_out)
             layout = Layout(columns.names, [[name] for name in columns.names])
-            match = matcher_in_place(self.route, layout, reader, self.details, False, self.moment)
-            yield from match(read(parts, columns, size))
-
-
-@dataclass(frozen=True)
-class _CountingReader(TaskEventReader):
-    """A reader that counts the events it leaves out."""
-
-    left_out: Counter[str] = field(default_factory=Counter)
-
-    def read(
-        self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
-    ) -> tuple[pa.RecordBatch | pa.Table, EventTable]:
-        found, table = super().read(events, left_out)
-        self.left_out["events"] += len(events) - len(found)
-        return found, table
+            match = matcher_in_place(self.route, layout, columns.reader, self.details, True, self.moment)
+            for answer in match(read(parts, columns, size)):
+                if answer.schema.names == [REPORT]:
+                    report = TaskReport.from_json(answer.column(REPORT)[0].as_py())
+                    report.left_out.tell()
+                    left_out.add(report.left_out)
+                else:
+                    yield answer
 
 
 def _tables(batches: Batches) -> Iterator[pa.Table]:
