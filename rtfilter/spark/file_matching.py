@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -163,12 +163,11 @@ def match_files(
             done = json.loads(places.read_bytes(places.under(place, SUCCESS)))
             return FilesMatched(**{**done, "seconds": perf_counter() - begun})
         places.remove(places.under(place, SUCCESS))
-    counts = _Work(place, todo, inputs.columns, route, id, details, plan["moment"]).run(spark, slots)
+    _Work(place, todo, inputs.columns, route, id, details, plan["moment"]).run(spark, slots)
     with _writing(place), ThreadPoolExecutor(FOOTERS) as pool:
         if not set(names) <= set(places.names(place)):
             raise FileError(f"executors write to another {place} than this process reads: use a shared place")
-        earlier = [places.under(place, name) for name in names if name in present]
-        counts += pool.map(_counts, earlier)
+        counts = list(pool.map(_counts, [places.under(place, name) for name in names]))
         matches, left_out = (sum(one[k] for one in counts) for k in (0, 1))
         result = FilesMatched(len(files), inputs.events, matches, left_out, perf_counter() - begun)
         with whole_file(place, SUCCESS) as file:
@@ -251,34 +250,27 @@ class _Work:
     details: bool
     moment: float
 
-    def run(self, spark: SparkSession, slots: int) -> list[tuple[int, int]]:
-        """Match all units; return the matches of each, and the events that were left out."""
+    def run(self, spark: SparkSession, slots: int) -> None:
+        """Match all units."""
         tasks = min(len(self.units), TASKS * slots)
-        if not tasks:
-            return []
-        numbers = spark.range(0, tasks, 1, tasks)
-        work = settled_work(self._task(tasks), "match files")
-        rows = numbers.mapInArrow(work, "matches long, left_out long").collect()
-        return [(row.matches, row.left_out) for row in rows]
 
-    def _task(self, tasks: int) -> Callable[[Batches], Batches]:
         def task(batches: Batches) -> Batches:
-            import pyarrow as pa
-
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for name, unit in self.units[number::tasks]:
-                        matches, left_out = self._match(name, unit)
-                        yield pa.RecordBatch.from_pydict({"matches": [matches], "left_out": [left_out]})
+                        self._match(name, unit)
+                yield batch
 
-        return task
+        if tasks:
+            numbers = spark.range(0, tasks, 1, tasks)
+            numbers.mapInArrow(settled_work(task, "match files"), "id long").collect()
 
-    def _match(self, name: str, unit: Unit) -> tuple[int, int]:
-        """Write the file of a unit; return the matches, and the events that were left out."""
+    def _match(self, name: str, unit: Unit) -> None:
+        """Write the file of a unit."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        matches, left_out = 0, LeftOut()
+        left_out = LeftOut()
         kind = pa.int64() if self.route.leases[0].kind is int else pa.string()
         fields = [(self.id, self.columns[0].kind), (SUBSCRIPTION, kind)]
         if self.details:
@@ -290,9 +282,7 @@ class _Work:
         ):
             for table in _tables(self._answers(unit, left_out)):
                 writer.write_table(table)
-                matches += len(table)
             writer.add_key_value_metadata({LEFT_OUT: str(left_out.count)})
-        return matches, left_out.count
 
     def _answers(self, unit: Unit, left_out: LeftOut) -> Batches:
         """Yield the matches of a unit; add the events that cannot be used to `left_out`."""
