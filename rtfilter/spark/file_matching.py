@@ -24,7 +24,7 @@ from rtfilter import EventFilter
 from rtfilter.basics.errors import FileError
 from rtfilter.basics.text import listed
 from rtfilter.spark import places, refusals
-from rtfilter.spark.blocks import GATHERED, Layout
+from rtfilter.spark.blocks import GATHERED, Layout, joined
 from rtfilter.spark.data_frames import (
     MATCHES,
     OFFSET,
@@ -45,7 +45,6 @@ from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.whole_files import DRAFTS, whole_file
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from rtfilter.spark.blocks import Batches
@@ -280,7 +279,7 @@ class _Work:
             whole_file(self.out, name) as file,
             pq.ParquetWriter(file, pa.schema(fields), compression="zstd") as writer,
         ):
-            for table in _tables(self._answers(unit, left_out)):
+            for table in joined(self._answers(unit, left_out), MATCHES):
                 writer.write_table(table)
             writer.add_key_value_metadata({LEFT_OUT: str(left_out.count)})
 
@@ -299,20 +298,6 @@ class _Work:
                     left_out.add(report.left_out)
                 else:
                     yield answer
-
-
-def _tables(batches: Batches) -> Iterator[pa.Table]:
-    """Yield rows in tables of `MATCHES` or a little more."""
-    import pyarrow as pa
-
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) >= MATCHES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _counts(place: str) -> tuple[int, int]:
