@@ -20,7 +20,7 @@ from rtfilter.spark import places, refusals
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, route_to, settled_work
-from rtfilter.spark.leases import lease_of
+from rtfilter.spark.leases import TRIES, lease_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -42,8 +42,6 @@ MATCHED = "matched"
 #: Column beside it, and name of the metric that Spark observes: the number of events that a task left out, in
 #: its last row.
 LEFT_OUT = "rtfilter left out"
-#: Times that a snapshot is read while another program replaces it.
-TRIES = 5
 
 
 def track_stream(
