@@ -58,7 +58,7 @@ class SnapshotTable(msgspec.Struct):
 
 
 class BucketFilter:
-    """BucketFilter by key. Not thread-safe; its filter is.
+    """Subscriptions by key. Not thread-safe; its filter is.
 
     Parameters
     ----------

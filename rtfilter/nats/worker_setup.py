@@ -40,7 +40,7 @@ class SetupError(RTFilterError):
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """WorkerOptions of a worker, as of ``rtfilter nats --help``.
+    """Options of a worker, as of ``rtfilter nats --help``.
 
     Attributes
     ----------
