@@ -69,7 +69,6 @@ class BucketInfo(msgspec.Struct):
 
     state: _State
     cluster: _Cluster | None = None
-    created: str = ""
 
 
 _decode: Final = msgspec.json.Decoder(BucketInfo).decode
