@@ -143,8 +143,8 @@ def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
         match, left = job.matched(match_both)
     assert match["shuffled"] > 100 * left["shuffled"]  # the count of matches alone
     assert (match["reason"], left["reason"]) == ("deal out (asked)", "match where they are (asked)")
-    for way, own in files.turns(common["events"], common["index"], "local[2]", 1).items():
-        assert [turn.matches for turn in own] == [alone["matches"]], way
+    turns = [(row["name"], row["matches"]) for row in job.turns(common)]
+    assert turns == [(way, alone["matches"]) for way in (job.ALONE, job.FRAME, job.FILES)]
     boxes = {"boxes": str(data.boxes), "names": data.names, "sample": size.events}
     (joined,) = job.joined({**common, **boxes, "partitions": 2})
     assert alone["matches"] == match["matches"] == joined["matches"] > 0
