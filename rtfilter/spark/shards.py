@@ -265,11 +265,11 @@ class ShardedIndex:
         gone = [number for number in numbers if number < self.version][: -(keep - 1) or None]
         names = {number: self._names_of(number) for number in numbers}
         known = set().union(*(own for number, own in names.items() if number not in gone))
-        for number, own in ((number, names[number]) for number in gone):
+        for number in gone:
             places.remove(versions.file_of(self._place("versions"), number))
-            for name in own - known:
+            for name in names[number] - known:
                 places.remove(self._place(name))
-            known |= own
+            known |= names[number]
         for folder in ("shards", "leaves", "versions"):
             for name in places.names(self._place(folder), older_than=ABANDONED):
                 abandoned = ".json." in name if folder == "versions" else f"{folder}/{name}" not in known
