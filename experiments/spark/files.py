@@ -8,24 +8,18 @@ same turn. `match_files` writes its result; that of `match_frame` is used within
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import NamedTuple
 
 from tqdm import tqdm
 
 from experiments.arguments import add_sizes, command, sized
 from experiments.output import keep, outcome
-from experiments.spark import job
-from experiments.spark.cluster import processor_seconds
-from experiments.spark.throughput import write_events
+from experiments.spark.job import ALONE, FILES, FRAME
+from experiments.spark.throughput import run, write_events
 from rtfilter import EventFilter
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
@@ -35,7 +29,6 @@ OVERHEAD, TIMES = 0.15, 1.8
 """Targets of `match_files`: the largest overhead, and the least speed on two cores as a multiple of one."""
 PLACES = {"local[1]": 1, "local[2]": 2}
 """The masters of Spark, with the number of cores."""
-ALONE, FRAME, FILES = "one process, no Spark", "match_frame", "match_files"
 COLUMNS = {
     "place": "",
     "way": "",
@@ -68,37 +61,13 @@ class Turn(NamedTuple):
     """Seconds of all processes."""
 
 
-def turns(events: str, index: str, master: str, repeats: int) -> dict[str, list[Turn]]:
-    """Match all events in each way, one after the other, after a turn that does not count."""
-    from rtfilter.spark import match_files, match_frame
-
-    spark, alone = job.session({"master": master}), EventFilter.load(index)
-    with tempfile.TemporaryDirectory() as folder:
-        ways: dict[str, Callable[[int], int]] = {
-            ALONE: lambda turn: job.matched_alone(alone, events)["matches"],
-            FRAME: lambda turn: job.used(match_frame(spark.read.parquet(events), index, balance=False)),
-            FILES: lambda turn: match_files(spark, events, index, out=f"{folder}/{turn}").matches,
-        }
-        found: dict[str, list[Turn]] = {way: [] for way in ways}
-        for turn in range(repeats + 1):
-            for way, run in ways.items():
-                begun, processor = perf_counter(), processor_seconds(os.getpid())
-                matches = run(turn)
-                seconds = perf_counter() - begun
-                found[way].append(Turn(matches, seconds, processor_seconds(os.getpid()) - processor))
-    spark.stop()
-    return {way: own[1:] for way, own in found.items()}
-
-
-def measured(place: str, arguments: Sequence[str]) -> dict[str, list[Turn]]:
-    """Return the turns at a place, which another process takes."""
-    call = [sys.executable, "-m", "experiments.spark.files", place, *arguments]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{place} failed:\n{done.stderr[-4000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    return {way: [Turn(*turn) for turn in own] for way, own in found.items()}
+def measured(job: Row) -> dict[str, list[Turn]]:
+    """Return the turns of each way, which another process takes."""
+    rows, _ = run({**job, "way": "turns"}, nullcontext())
+    found: dict[str, list[Turn]] = {way: [] for way in (ALONE, FRAME, FILES)}
+    for row in rows:
+        found[row.pop("name")].append(Turn(**row))
+    return found
 
 
 def judged(found: dict[str, dict[str, list[Turn]]], events: int) -> list[Row]:
@@ -146,16 +115,11 @@ def main(arguments: list[str] | None = None) -> int:
         write_events(events, made.events, list(made.schema.names), size.events)
         index.subscribe_boxes(*made.subscriptions(0, size.boxes))
         index.save(Path(folder, "index"))
-        job_arguments = [str(events), f"{folder}/index", str(size.repeats)]
-        found = {place: measured(place, job_arguments) for place in tqdm(PLACES, leave=False)}
+        job = {"events": str(events), "index": f"{folder}/index", "repeats": size.repeats}
+        found = {place: measured({**job, "master": place}) for place in tqdm(PLACES, leave=False)}
     rows = judged(found, size.events)
     print(machine.one_line())
     print(f"{size.events:,} events, {size.boxes:,} wide subscriptions, medians of {size.repeats} turns")
     print("\n" + table(rows, COLUMNS))
     keep(given.out, "spark-files", size._asdict() | {"seed": given.seed}, rows)
     return 0
-
-
-if __name__ == "__main__":
-    master, events, index, repeats = sys.argv[1:]
-    print(json.dumps(turns(events, index, master, int(repeats))))

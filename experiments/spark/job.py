@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import tempfile
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from experiments.spark.cluster import processor_seconds
 from rtfilter import EventFilter
 
 if TYPE_CHECKING:
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 BATCH = 1 << 16
 """Events that a process without Spark reads and matches together."""
+ALONE, FRAME, FILES = "one process, no Spark", "match_frame", "match_files"
+"""Names of the ways that take turns."""
 
 
 def alone(job: Row) -> list[Row]:
@@ -36,6 +42,29 @@ def matched_alone(index: EventFilter, path: str) -> Row:
         matches += len(batch.column("id").take(row))
         events += len(batch)
     return {"seconds": perf_counter() - begun, "events": events, "matches": matches}
+
+
+def turns(job: Row) -> list[Row]:
+    """Match all events without Spark, by `match_frame` and by `match_files`, in turns; a row for each."""
+    from rtfilter.spark import match_files, match_frame
+
+    spark, alone, events = session(job), EventFilter.load(job["index"]), job["events"]
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        ways: dict[str, Callable[[int], int]] = {
+            ALONE: lambda _: matched_alone(alone, events)["matches"],
+            FRAME: lambda _: used(match_frame(spark.read.parquet(events), job["index"], balance=False)),
+            FILES: lambda turn: match_files(spark, events, job["index"], out=f"{folder}/{turn}").matches,
+        }
+        for turn in range(job["repeats"] + 1):
+            for name, match in ways.items():
+                begun, processor = perf_counter(), processor_seconds(os.getpid())
+                row: Row = {"name": name, "matches": match(turn)}
+                row["seconds"] = perf_counter() - begun
+                row["processor"] = processor_seconds(os.getpid()) - processor
+                rows.append(row)
+    spark.stop()
+    return rows[len(ways) :]  # the first turn started the workers and mapped the index
 
 
 def session(job: Row) -> SparkSession:
@@ -186,6 +215,7 @@ WAYS = {
     "match": matched,
     "join": joined,
     "work": worked,
+    "turns": turns,
     **dict.fromkeys(("build", "append", "match in shards"), sharded),
 }
 

@@ -97,10 +97,11 @@ def main(arguments: list[str] | None = None) -> int:
         events="number of events to match",
         cores="number of workers at a time",
     )
-    size = sized(parser.parse_args(arguments), QUICK, FULL)
+    given = parser.parse_args(arguments)
+    size = sized(given, QUICK, FULL)
     with tempfile.TemporaryDirectory() as name:
         rows = measure(size, Path(name))
     print(machine.one_line())
     print("\n" + table(rows, COLUMNS))
-    keep(parser.parse_args(arguments).out, "spark-shards", size._asdict(), rows)
+    keep(given.out, "spark-shards", size._asdict(), rows)
     return 0

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -159,11 +159,11 @@ def middle_then_edge(seed: int, dimensions: int, count: int) -> Callable[[int, i
     return draw
 
 
-AnyWatch = TypeVar("AnyWatch", bound=Watch)
+AnyWatch = TypeVar("AnyWatch", bound=AbstractContextManager[Any])
 
 
-def run(job: Mapping[str, Any], watch: AnyWatch, place: Cluster | None = None) -> tuple[list[Row], AnyWatch]:
-    """Run a job; its rows, and the memory of its processes and of those of a cluster."""
+def run(job: Mapping[str, Any], watch: AnyWatch, place: Cluster | None = None) -> tuple[Any, AnyWatch]:
+    """Run a job while its processes are watched, perhaps on a cluster; return its rows, and the watch."""
     environment = {**os.environ, **(place.environment if place else {}), "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-m", "experiments.spark.job"]
     if job["way"] == "alone" and hasattr(os, "sched_setaffinity"):

@@ -69,7 +69,6 @@ class BucketInfo(msgspec.Struct):
 
     state: _State
     cluster: _Cluster | None = None
-    created: str = ""
 
 
 _decode: Final = msgspec.json.Decoder(BucketInfo).decode
@@ -87,8 +86,6 @@ class SubscriptionBucket:
         Reports a subscription that cannot be used.
     max_age : float
         Time to live of all keys in seconds, or 0.
-    whole : bool
-        Whether the subscriptions are all of the bucket, not a shard.
 
     Attributes
     ----------
@@ -107,11 +104,10 @@ class SubscriptionBucket:
         subscriptions: BucketFilter,
         refuse: Callable[[BucketRefusal], Awaitable[None]],
         max_age: float = 0.0,
-        whole: bool = True,
     ) -> None:
         self._client, self._stream, self._prefix = client, f"KV_{name}", f"$KV.{name}."
         self.subscriptions, self._refuse = subscriptions, refuse
-        self._max_age, self._counts = max_age, whole and not max_age
+        self._max_age, self._counts = max_age, subscriptions.whole and not max_age
         self.busy = asyncio.Lock()
         self.behind = self.marks = 0
         self._moved = asyncio.Event()

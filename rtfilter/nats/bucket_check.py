@@ -29,10 +29,8 @@ async def check(client: Client, options: WorkerOptions) -> tuple[list[str], int]
         async def ignore(_: BucketRefusal) -> None:
             pass
 
-        whole = options.shard.count == 1
-        bucket = SubscriptionBucket(
-            client, options.filter, subscriptions, ignore, info.config.max_age or 0.0, whole
-        )
+        max_age = info.config.max_age or 0.0
+        bucket = SubscriptionBucket(client, options.filter, subscriptions, ignore, max_age)
         following = asyncio.create_task(bucket.run())
         try:
             await bucket.reach()
@@ -54,11 +52,10 @@ async def check(client: Client, options: WorkerOptions) -> tuple[list[str], int]
 
 async def _consumers(engine: JetStreamContext, options: WorkerOptions) -> dict[str, dict[str, object]]:
     """Return how far the consumer of the filter is, by its stream."""
-    name = options.consumer or f"{options.filter}{options.shard.suffix}"
     found: dict[str, dict[str, object]] = {}
     for stream in await engine.streams_info():
         for one in await engine.consumers_info(stream.config.name or ""):
-            if one.name == name:
+            if one.name == options.durable:
                 found[f"consumer of {stream.config.name}"] = {
                     "pending": one.num_pending,
                     "unacknowledged": one.num_ack_pending,

@@ -58,7 +58,7 @@ class SnapshotTable(msgspec.Struct):
 
 
 class BucketFilter:
-    """BucketFilter by key. Not thread-safe; its filter is.
+    """Subscriptions by key. Not thread-safe; its filter is.
 
     Parameters
     ----------
@@ -74,6 +74,8 @@ class BucketFilter:
 
     Attributes
     ----------
+    whole : bool
+        Whether it has all subscriptions of the bucket, not a shard.
     filter : EventFilter
         Its ids are keys.
     users : dict of str to str
@@ -96,6 +98,7 @@ class BucketFilter:
     ) -> None:
         self._definition, self._shard, self._needs_user = definition, shard, needs_user
         self._bucket, self._clock, self._metrics = bucket, clock, metrics
+        self.whole = shard.count == 1
         self.filter = EventFilter(
             definition.schema,
             order=definition.order,
@@ -128,7 +131,7 @@ class BucketFilter:
             self.changed += 1
             latest[change.key] = change
         mine = {key: one for key, one in latest.items() if key not in RESERVED and self._shard.has(key)}
-        if self._shard.count == 1:
+        if self.whole:
             self._others.update(latest)
         if not mine:
             return []
@@ -162,7 +165,7 @@ class BucketFilter:
             refusals.append(BucketRefusal(one.id, mine[one.id].revision, one.reason))
             del found[one.id]
         self.users.update((key, entry.user) for key, (entry, _) in found.items())
-        if self._shard.count == 1:
+        if self.whole:
             self._others.difference_update(found)
         self.refused.update((one.key, one) for one in refusals)
         return refusals

@@ -68,8 +68,9 @@ def _from_arrow(body: bytes) -> list[bytes]:
                     raise EventError(f"a message has 0 to {MOST} events, not {batch.num_rows}")
                 batch.validate(full=True)
                 for at in range(0, batch.num_rows, 100):
-                    found += map(_encode, arrow_rows(batch.slice(at, 100)))
-                    size += sum(map(len, found[len(found) - min(100, batch.num_rows - at) :]))
+                    rows = [_encode(row) for row in arrow_rows(batch.slice(at, 100))]
+                    found += rows
+                    size += sum(map(len, rows))
                     if size > MOST_BYTES:
                         raise EventError("the events of this message take too much; publish several messages")
     except (pa.ArrowException, struct.error, ValueError, OverflowError, OSError, RecursionError) as error:

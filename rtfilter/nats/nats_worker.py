@@ -38,6 +38,8 @@ from rtfilter.nats.worker_metrics import WorkerMetrics
 from rtfilter.nats.worker_setup import SetupError, WorkerSetup
 
 _log = logging.getLogger(__name__)
+AHEAD: Final = 2000
+"""Messages that a worker asks for before it needs them."""
 EVENTS: Final = 1000
 """Events of a batch, about."""
 QUICK: Final = 0.005
@@ -122,13 +124,13 @@ class NatsWorker:
 
     def __init__(self, client: Client, setup: WorkerSetup, measures: WorkerMetrics) -> None:
         self._client, self._setup, self._measures = client, setup, measures
-        whole = setup.shard.count == 1
+        options = setup.options
         self.bucket = SubscriptionBucket(
-            client, setup.bucket, setup.subscriptions, self._refuse, setup.max_age, whole
+            client, options.filter, setup.subscriptions, self._refuse, setup.max_age
         )
-        self._pull = Pull(client, setup.stream, setup.consumer, setup.ahead)
+        self._pull = Pull(client, setup.stream, options.durable, AHEAD)
         self._publisher = Publisher(client)
-        self._origin = origin_of(setup.bucket, setup.shard, setup.stream, setup.created)
+        self._origin = origin_of(options.filter, options.shard, setup.stream, setup.created)
         # When each message came or was renewed, by its reply.
         self._unacknowledged: dict[str, float] = {}
         self._stored: deque[PulledMessage] = deque()  # to be acknowledged
@@ -170,7 +172,7 @@ class NatsWorker:
                         await self._batch(messages)
                         self._save_if_due()
                 if not self._stopping.is_set():
-                    raise SetupError(f"the consumer {self._setup.consumer} was deleted; start again")
+                    raise SetupError(f"the consumer {self._setup.options.durable} was deleted; start again")
                 for message in self._pull.rest():  # after the engine knows that nothing more is wanted
                     await self._client.publish(message.reply, b"-NAK")  # for another worker
                 await self._publisher.idle()
@@ -342,7 +344,7 @@ class NatsWorker:
 
     async def _renew(self) -> None:
         """Ask the engine to wait for messages that take long."""
-        every = self._setup.ack_wait / 3
+        every = self._setup.options.ack_wait / 3
         while True:
             await asyncio.sleep(every / 2)
             late = monotonic() - every
@@ -359,7 +361,7 @@ class NatsWorker:
     async def _refuse(self, one: BucketRefusal) -> None:
         _log.warning("the subscription %s is refused: %s", one.key, one.reason)
         told = {"subscription": one.key, "revision": one.revision, "reason": one.reason}
-        await self._report(told, f"{self._setup.bucket}.{one.revision}")
+        await self._report(told, f"{self._setup.options.filter}.{one.revision}")
 
     async def _refuse_event(self, message: PulledMessage, row: int | None, reason: str) -> None:
         self._measures.refused_events += 1

@@ -25,8 +25,6 @@ from rtfilter.nats.subjects import DEFINITION, BucketShard, Subject
 from rtfilter.watch.metrics import Metrics
 
 _log = logging.getLogger(__name__)
-AHEAD: Final = 2000
-"""Messages that a worker asks for before it needs them."""
 PENDING: Final = 100_000
 """Unacknowledged messages of all workers of a consumer."""
 EXISTS: Final = 10058
@@ -42,7 +40,7 @@ class SetupError(RTFilterError):
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """WorkerOptions of a worker, as of ``rtfilter nats --help``.
+    """Options of a worker, as of ``rtfilter nats --help``.
 
     Attributes
     ----------
@@ -92,6 +90,11 @@ class WorkerOptions:
         if not 1 <= self.ack_wait <= 86_400:
             raise SetupError(f"--ack-wait is 1 to 86400 seconds, not {self.ack_wait:g}")
 
+    @property
+    def durable(self) -> str:
+        """The name of the consumer."""
+        return self.consumer or f"{self.filter}{self.shard.suffix}"
+
 
 @dataclass(frozen=True)
 class WorkerSetup:
@@ -99,36 +102,30 @@ class WorkerSetup:
 
     Attributes
     ----------
-    bucket, stream, consumer : str
-        Names.
+    options : WorkerOptions
+    stream : str
+        The name of the stream of events.
     created : str
-        When the stream of events was made.
+        When it was made.
     subject : Subject
         Of matches.
     refused : str
         The subject of refusals.
     subscriptions : BucketFilter
         Empty, or as of a snapshot.
-    max_age, ack_wait : float
-        Seconds; `max_age` is the time to live of all keys of the bucket, or 0.
-    ahead : int
-        Messages to ask for.
-    shard : BucketShard
+    max_age : float
+        The time to live of all keys of the bucket in seconds, or 0.
     data : Path or None
         Folder of the snapshots of this filter and shard.
     """
 
-    bucket: str
+    options: WorkerOptions
     stream: str
-    consumer: str
     created: str
     subject: Subject
     refused: str
     subscriptions: BucketFilter
     max_age: float
-    ack_wait: float
-    ahead: int
-    shard: BucketShard
     data: Path | None
 
 
@@ -185,24 +182,21 @@ async def _prepared(engine: JetStreamContext, options: WorkerOptions, metrics: M
     stream = await _stream(engine, options.events, "events", options)
     await _stream(engine, subject.wildcard, "matches", options)
     definition = await definition_of(engine, options)
-    consumer = await _consumer(engine, stream.config.name or "", options)
+    name = stream.config.name or ""
+    await _require_consumer(engine, name, options)
     made = await created(engine, bucket.config.name or "")
     subscriptions = BucketFilter(definition, options.shard, subject.field == "user", made, metrics)
     folder = None if options.data is None else options.data / f"{options.filter}{options.shard.suffix}"
     if folder is not None:
         await asyncio.to_thread(subscriptions.load, folder, bucket.state.last_seq)
     return WorkerSetup(
-        bucket=options.filter,
-        stream=stream.config.name or "",
-        consumer=consumer,
-        created=await created(engine, stream.config.name or ""),
+        options=options,
+        stream=name,
+        created=await created(engine, name),
         subject=subject,
         refused=options.refused or f"rtfilter.{options.filter}.refused",
         subscriptions=subscriptions,
         max_age=bucket.config.max_age or 0.0,
-        ack_wait=options.ack_wait,
-        ahead=AHEAD,
-        shard=options.shard,
         data=folder,
     )
 
@@ -292,9 +286,9 @@ async def definition_of(engine: JetStreamContext, options: WorkerOptions) -> Def
     return found
 
 
-async def _consumer(engine: JetStreamContext, stream: str, options: WorkerOptions) -> str:
-    """Return the durable consumer of the workers, or make it."""
-    name = options.consumer or f"{options.filter}{options.shard.suffix}"
+async def _require_consumer(engine: JetStreamContext, stream: str, options: WorkerOptions) -> None:
+    """Make the durable consumer of the workers, or check the one that there is."""
+    name = options.durable
     wanted = api.ConsumerConfig(
         durable_name=name,
         ack_policy=api.AckPolicy.EXPLICIT,
@@ -310,7 +304,7 @@ async def _consumer(engine: JetStreamContext, stream: str, options: WorkerOption
             await engine.add_consumer(stream, wanted)
         except APIError as error:
             raise SetupError(f"the consumer {name} cannot be made: {error.description}") from None
-        return name
+        return
     wrong = [
         told
         for told, is_wrong in (
@@ -325,4 +319,3 @@ async def _consumer(engine: JetStreamContext, stream: str, options: WorkerOption
         raise SetupError(
             f"the consumer {name} of the stream {stream} {' and '.join(wrong)}; name another by --consumer"
         )
-    return name

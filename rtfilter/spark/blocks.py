@@ -77,19 +77,12 @@ class Layout:
 
     def unpacked(self, batches: Batches) -> Batches:
         """Yield sent events in their original columns, in batches of `GATHERED` rows or a little more."""
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(map(len, held)) >= GATHERED:
-                yield self._unpack(held)
-                held = []
-        if held:
-            yield self._unpack(held)
+        for sent in joined(batches, GATHERED):
+            yield self._unpack(sent.combine_chunks())
 
-    def _unpack(self, held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    def _unpack(self, sent: pa.Table) -> pa.RecordBatch:
         import pyarrow as pa
 
-        sent = pa.Table.from_batches(held).combine_chunks()
         found = {}
         for group, column in zip(self.carriers, sent.columns, strict=True):
             values = column.combine_chunks()
@@ -100,6 +93,20 @@ class Layout:
             for place, name in enumerate(group):
                 found[name] = flat.take(pa.array(np.arange(place, len(flat), width)))
         return pa.RecordBatch.from_arrays([found[name] for name in self.names], self.names)
+
+
+def joined(batches: Batches, least: int) -> Iterator[pa.Table]:
+    """Yield the rows of batches in tables of `least` rows or a little more."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= least:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _orderable(column: str, kind: str) -> Column:

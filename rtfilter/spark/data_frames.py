@@ -151,11 +151,7 @@ def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tup
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK, REPORT):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
-    schema = route.schema
-    names = attribute_columns(events, schema, [id])
-    unread = refusals.unread(events)
-    layout = Layout.of(events, list(dict.fromkeys([id, *names, *([unread] if unread else [])])), id)
-    return layout, TaskEventReader(schema, names, id, on_error, unread)
+    return attribute_columns(events, route.schema, [id], id, on_error)
 
 
 def matched(
@@ -257,14 +253,18 @@ _hinted: set[str] = set()
 """Hints about columns; the log has each once."""
 
 
-def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) -> list[str]:
-    """Return the names of the columns that are attributes; others are `beside` them, or unknown.
+def attribute_columns(
+    events: DataFrame, schema: Schema, beside: Sequence[str], id: str, on_error: OnError
+) -> tuple[Layout, TaskEventReader]:
+    """Return the layout and the reader of the columns that are attributes, and of others `beside` them.
 
-    Raises `EventError` for types that never match, and for unknown columns if the schema is strict.
+    No array has the first of the others. The reader names an event by its `id`. Raises `EventError` for
+    types that never match, and for unknown columns if the schema is strict.
     """
     import pyarrow as pa
 
-    aside = {*beside, refusals.unread(events)}
+    unread = refusals.unread(events)
+    aside = {*beside, unread}
     for hint in check_header(schema.fields, [name for name in events.columns if name not in aside]):
         if hint not in _hinted:
             _hinted.add(hint)
@@ -277,7 +277,9 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
     schema.read(pa.schema(kinds).empty_table())  # raises the error
     for field in events.schema.fields:
         _require_fitting(field.name, field.dataType, schema)
-    return [name for name in events.columns if name in known]
+    names = [name for name in events.columns if name in known]
+    columns = dict.fromkeys([*beside, *names, *([unread] if unread else [])])
+    return Layout.of(events, list(columns), beside[0]), TaskEventReader(schema, names, id, on_error, unread)
 
 
 def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:

@@ -11,11 +11,10 @@ import hashlib
 import json
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from os import PathLike
 from time import perf_counter
@@ -25,7 +24,7 @@ from rtfilter import EventFilter
 from rtfilter.basics.errors import FileError
 from rtfilter.basics.text import listed
 from rtfilter.spark import places, refusals
-from rtfilter.spark.blocks import GATHERED, Layout
+from rtfilter.spark.blocks import GATHERED, Layout, joined
 from rtfilter.spark.data_frames import (
     MATCHES,
     OFFSET,
@@ -39,16 +38,15 @@ from rtfilter.spark.event_files import HIDDEN, EventFiles, InputFile, find
 from rtfilter.spark.file_columns import FileColumns
 from rtfilter.spark.file_units import FOOTERS, Inputs, Unit, footer, read
 from rtfilter.spark.physical_plans import cores_of
-from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
+from rtfilter.spark.refusals import LeftOut, OnError, own_errors
+from rtfilter.spark.reports import REPORT, TaskReport
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.whole_files import DRAFTS, whole_file
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from rtfilter.events.table import EventTable
     from rtfilter.spark.blocks import Batches
     from rtfilter.spark.leases import Lease
 
@@ -164,12 +162,11 @@ def match_files(
             done = json.loads(places.read_bytes(places.under(place, SUCCESS)))
             return FilesMatched(**{**done, "seconds": perf_counter() - begun})
         places.remove(places.under(place, SUCCESS))
-    counts = _Work(place, todo, inputs.columns, route, id, details, plan["moment"]).run(spark, slots)
+    _Work(place, todo, inputs.columns, route, id, details, plan["moment"]).run(spark, slots)
     with _writing(place), ThreadPoolExecutor(FOOTERS) as pool:
         if not set(names) <= set(places.names(place)):
             raise FileError(f"executors write to another {place} than this process reads: use a shared place")
-        earlier = [places.under(place, name) for name in names if name in present]
-        counts += pool.map(_counts, earlier)
+        counts = list(pool.map(_counts, [places.under(place, name) for name in names]))
         matches, left_out = (sum(one[k] for one in counts) for k in (0, 1))
         result = FilesMatched(len(files), inputs.events, matches, left_out, perf_counter() - begun)
         with whole_file(place, SUCCESS) as file:
@@ -252,34 +249,27 @@ class _Work:
     details: bool
     moment: float
 
-    def run(self, spark: SparkSession, slots: int) -> list[tuple[int, int]]:
-        """Match all units; return the matches of each, and the events that were left out."""
+    def run(self, spark: SparkSession, slots: int) -> None:
+        """Match all units."""
         tasks = min(len(self.units), TASKS * slots)
-        if not tasks:
-            return []
-        numbers = spark.range(0, tasks, 1, tasks)
-        work = settled_work(self._task(tasks), "match files")
-        rows = numbers.mapInArrow(work, "matches long, left_out long").collect()
-        return [(row.matches, row.left_out) for row in rows]
 
-    def _task(self, tasks: int) -> Callable[[Batches], Batches]:
         def task(batches: Batches) -> Batches:
-            import pyarrow as pa
-
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for name, unit in self.units[number::tasks]:
-                        matches, left_out = self._match(name, unit)
-                        yield pa.RecordBatch.from_pydict({"matches": [matches], "left_out": [left_out]})
+                        self._match(name, unit)
+                yield batch
 
-        return task
+        if tasks:
+            numbers = spark.range(0, tasks, 1, tasks)
+            numbers.mapInArrow(settled_work(task, "match files"), "id long").collect()
 
-    def _match(self, name: str, unit: Unit) -> tuple[int, int]:
-        """Write the file of a unit; return the matches, and the events that were left out."""
+    def _match(self, name: str, unit: Unit) -> None:
+        """Write the file of a unit."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        matches, left_out = 0, Counter[str]()
+        left_out = LeftOut()
         kind = pa.int64() if self.route.leases[0].kind is int else pa.string()
         fields = [(self.id, self.columns[0].kind), (SUBSCRIPTION, kind)]
         if self.details:
@@ -289,50 +279,25 @@ class _Work:
             whole_file(self.out, name) as file,
             pq.ParquetWriter(file, pa.schema(fields), compression="zstd") as writer,
         ):
-            for table in _tables(self._answers(unit, left_out)):
+            for table in joined(self._answers(unit, left_out), MATCHES):
                 writer.write_table(table)
-                matches += len(table)
-            writer.add_key_value_metadata({LEFT_OUT: str(left_out.total())})
-        return matches, left_out.total()
+            writer.add_key_value_metadata({LEFT_OUT: str(left_out.count)})
 
-    def _answers(self, unit: Unit, left_out: Counter[str]) -> Batches:
-        """Yield the matches of a unit."""
+    def _answers(self, unit: Unit, left_out: LeftOut) -> Batches:
+        """Yield the matches of a unit; add the events that cannot be used to `left_out`."""
         # Each shard is loaded once for a unit, if all of its events are there.
         size = GATHERED if self.route.leaves is None else max(sum(part.rows for part in unit), 1)
         for own, parts in groupby(unit, lambda part: part.columns):
             columns = self.columns[own]
-            reader = _CountingReader(**vars(columns.reader), left_out=left_out)
             layout = Layout(columns.names, [[name] for name in columns.names])
-            match = matcher_in_place(self.route, layout, reader, self.details, False, self.moment)
-            yield from match(read(parts, columns, size))
-
-
-@dataclass(frozen=True)
-class _CountingReader(TaskEventReader):
-    """A reader that counts the events it leaves out."""
-
-    left_out: Counter[str] = field(default_factory=Counter)
-
-    def read(
-        self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
-    ) -> tuple[pa.RecordBatch | pa.Table, EventTable]:
-        found, table = super().read(events, left_out)
-        self.left_out["events"] += len(events) - len(found)
-        return found, table
-
-
-def _tables(batches: Batches) -> Iterator[pa.Table]:
-    """Yield rows in tables of `MATCHES` or a little more."""
-    import pyarrow as pa
-
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) >= MATCHES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+            match = matcher_in_place(self.route, layout, columns.reader, self.details, True, self.moment)
+            for answer in match(read(parts, columns, size)):
+                if answer.schema.names == [REPORT]:
+                    report = TaskReport.from_json(answer.column(REPORT)[0].as_py())
+                    report.left_out.tell()
+                    left_out.add(report.left_out)
+                else:
+                    yield answer
 
 
 def _counts(place: str) -> tuple[int, int]:

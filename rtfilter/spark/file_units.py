@@ -46,14 +46,12 @@ class Inputs:
 
     Attributes
     ----------
-    files : list of InputFile
     columns : list of FileColumns
         Those of each schema that files have.
     parts : list of FilePart
         Each row group.
     """
 
-    files: list[InputFile]
     columns: list[FileColumns]
     parts: list[FilePart]
 
@@ -87,7 +85,7 @@ class Inputs:
                         f"{columns[0].kind} in {files[0].place}; match these files on their own"
                     )
                 parts += [FilePart(file, own, [group], number) for group, number in enumerate(rows) if number]
-        return cls(files, columns, parts)
+        return cls(columns, parts)
 
     @property
     def events(self) -> int:

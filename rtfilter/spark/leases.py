@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 OPEN = 1 << 29
 #: Seconds after which an unused directory of fetched files is removed.
 UNUSED = 3600.0
+#: Times that a snapshot is read while another program replaces it.
+TRIES = 5
 
 _lock = threading.Lock()
 _open: OrderedDict[str, EventFilter] = OrderedDict()

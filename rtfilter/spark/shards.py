@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from os import PathLike
@@ -159,9 +159,8 @@ class ShardedIndex:
 
     def route(self) -> Route:
         """Return the route of events to its shards."""
-        leases = [self._lease(shard) for shard in self.shards]
         leaves = Lease(self._place("leaves", self.leaves.name), self.leaves.manifest)
-        return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
+        return Route(self._leases(), leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
     @_change
     def append(self, subscriptions: DataFrame, *, on_error: OnError = "raise") -> ShardedIndex:
@@ -266,11 +265,11 @@ class ShardedIndex:
         gone = [number for number in numbers if number < self.version][: -(keep - 1) or None]
         names = {number: self._names_of(number) for number in numbers}
         known = set().union(*(own for number, own in names.items() if number not in gone))
-        for number, own in ((number, names[number]) for number in gone):
+        for number in gone:
             places.remove(versions.file_of(self._place("versions"), number))
-            for name in own - known:
+            for name in names[number] - known:
                 places.remove(self._place(name))
-            known |= own
+            known |= names[number]
         for folder in ("shards", "leaves", "versions"):
             for name in places.names(self._place(folder), older_than=ABANDONED):
                 abandoned = ".json." in name if folder == "versions" else f"{folder}/{name}" not in known
@@ -287,10 +286,10 @@ class ShardedIndex:
     def _lease(self, shard: Shard) -> Lease:
         return Lease(self._place("shards", shard.name), shard.manifest)
 
-    def _leases(self) -> list[Lease | None]:
+    def _leases(self) -> list[Lease]:
         return [self._lease(shard) for shard in self.shards]
 
-    def _built(self, given: SubscriptionFrame, shards: list[Lease | None]) -> list[Built]:
+    def _built(self, given: SubscriptionFrame, shards: Sequence[Lease | None]) -> list[Built]:
         return given.build(self.cuts, shards, self._place("shards"), self.capacity, self.most)
 
     def _asked(self, ids: Any) -> AnyArray:
@@ -315,7 +314,7 @@ class ShardedIndex:
 
     def _known(self, spark: SparkSession, ids: AnyArray) -> AnyArray:
         """Return those of the ids that are in the index."""
-        leases, name = [self._lease(shard) for shard in self.shards], "long" if self.kind is int else "string"
+        leases, name = self._leases(), "long" if self.kind is int else "string"
 
         def known(batches: Batches) -> Batches:
             import pyarrow as pa
@@ -329,7 +328,7 @@ class ShardedIndex:
 
     def _without(self, spark: SparkSession, ids: AnyArray) -> list[Built]:
         """Write the shards that have any of the ids again without them, and return these."""
-        leases, place = [self._lease(shard) for shard in self.shards], self._place("shards")
+        leases, place = self._leases(), self._place("shards")
 
         def without(batches: Batches) -> Batches:
             for number in _numbers(batches):

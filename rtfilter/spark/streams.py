@@ -21,18 +21,11 @@ from rtfilter.basics.options import require_on_error
 from rtfilter.filter import inside
 from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.spark import places, refusals
-from rtfilter.spark.balance import (
-    Balance,
-    DealDecision,
-    checked,
-    choose,
-    decide,
-    settled,
-)
+from rtfilter.spark.balance import Balance, DealDecision, checked, choose, decide, settled
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import OFFSET, WORKLOAD, laid_out, matched
-from rtfilter.spark.leases import Lease, lease_of, send
+from rtfilter.spark.leases import TRIES, Lease, lease_of, send
 from rtfilter.spark.physical_plans import cores_of
 from rtfilter.spark.refusals import OnError, TaskEventReader, own_errors
 from rtfilter.spark.reports import BatchReport, observed
@@ -51,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Versions of an index in shards that stay after a change.
 KEPT = 10
-#: Times that a snapshot is read while another program replaces it.
-TRIES = 5
 
 
 class Once:

@@ -280,7 +280,7 @@ class SubscriptionFrame:
         return ids, low, high
 
     def build(
-        self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int], most: int
+        self, cuts: Cuts, shards: Sequence[Lease | None], place: str, capacity: tuple[int, int], most: int
     ) -> list[Built]:
         """Add subscriptions to their shards, or to new ones for None, and return the changed shards.
 

@@ -16,11 +16,11 @@ from rtfilter import EventFilter, Matches, SnapshotError
 from rtfilter.basics.dtypes import AnyArray
 from rtfilter.basics.text import listed
 from rtfilter.events.table import EventTable
-from rtfilter.spark import places, refusals
+from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, route_to, settled_work
-from rtfilter.spark.leases import lease_of
+from rtfilter.spark.leases import TRIES, lease_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -42,8 +42,6 @@ MATCHED = "matched"
 #: Column beside it, and name of the metric that Spark observes: the number of events that a task left out, in
 #: its last row.
 LEFT_OUT = "rtfilter left out"
-#: Times that a snapshot is read while another program replaces it.
-TRIES = 5
 
 
 def track_stream(
@@ -127,15 +125,12 @@ def track_stream(
     kind = StringType() if named else LongType()
     events = spelled(events, [*names, *lease.schema.names])
     _require(events, names, key, order)
-    attributes = attribute_columns(events, lease.schema, names)
-    unread = refusals.unread(events)
-    layout = Layout.of(events, list(dict.fromkeys([*names, *attributes, *([unread] if unread else [])])), key)
+    layout, reader = attribute_columns(events, lease.schema, names, key if id is None else id, on_error)
     sent = layout.carried(events.where(f"{quoted(key)} IS NOT NULL"), ordered=False)
     # Names may need quoting, or differ in case: between the stages columns have others.
     fields = [StructField(f"c{place}", events.schema[name].dataType) for place, name in enumerate(names)]
     lists = StringType() if named else BinaryType()  # Spark takes no arrays in a state
     between = StructType([*fields, StructField(MATCHED, lists), StructField(LEFT_OUT, LongType())])
-    reader = TaskEventReader(lease.schema, attributes, key if id is None else id, on_error, unread)
     match = settled_work(_matcher(look, layout, names, reader, named), "match for tracking")
     told = sent.mapInArrow(match, between)
     seen = told.observe(LEFT_OUT, sf.sum(quoted(LEFT_OUT)).alias("count"))

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.spark import files, job
 from experiments.spark import throughput as experiment
-from experiments.spark.cluster import descendants
+from experiments.spark.cluster import Watch, descendants
 from experiments.spark.sharded import Workers
 from rtfilter import EventFilter
 
@@ -133,8 +133,8 @@ def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
     common = {"events": str(data.events), "index": str(data.index), "repeats": 1, "master": "local[2]"}
     match_both = {**common, "way": "match", "balances": [True, False]}
     if apart:
-        (alone,), _ = experiment.run({**common, "way": "alone"})
-        (match, left), watch = experiment.run(match_both)
+        (alone,), _ = experiment.run({**common, "way": "alone"}, Watch())
+        (match, left), watch = experiment.run(match_both, Watch())
         assert watch.use.largest > 50_000_000
     monkeypatch.setattr(job, "session", lambda job: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
@@ -143,8 +143,8 @@ def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
         match, left = job.matched(match_both)
     assert match["shuffled"] > 100 * left["shuffled"]  # the count of matches alone
     assert (match["reason"], left["reason"]) == ("deal out (asked)", "match where they are (asked)")
-    for way, own in files.turns(common["events"], common["index"], "local[2]", 1).items():
-        assert [turn.matches for turn in own] == [alone["matches"]], way
+    turns = [(row["name"], row["matches"]) for row in job.turns(common)]
+    assert turns == [(way, alone["matches"]) for way in (job.ALONE, job.FRAME, job.FILES)]
     boxes = {"boxes": str(data.boxes), "names": data.names, "sample": size.events}
     (joined,) = job.joined({**common, **boxes, "partitions": 2})
     assert alone["matches"] == match["matches"] == joined["matches"] > 0

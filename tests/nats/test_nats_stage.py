@@ -24,6 +24,18 @@ def run(test):
     return wrapped
 
 
+def held_up(worker):
+    """Let a worker ask for the end of the bucket only once the returned event is set."""
+    reach, may = worker.bucket.reach, asyncio.Event()
+
+    async def held():
+        await may.wait()
+        await reach()
+
+    worker.bucket.reach = held
+    return may
+
+
 @run
 async def test_all_forms_of_messages(cluster):
     table = pa.table({"price": [1.0, 60.0]})
@@ -124,14 +136,8 @@ async def test_a_change_between_the_event_and_its_match_counts_or_not(cluster):
     """The race that is left: here the worker asks for the end of the bucket only after the change."""
     async with stage(cluster) as made:
         (worker,) = made.workers
-        reach, may = worker.bucket.reach, asyncio.Event()
-
-        async def held():
-            await may.wait()
-            await reach()
-
+        may = held_up(worker)
         await made.subscribe("old", "price < 10")
-        worker.bucket.reach = held
         (before,) = await made.publish(b'{"price": 5}')
         await made.subscribe("new", "price < 10")
         await made.bucket.delete("old")
@@ -365,13 +371,7 @@ async def test_a_worker_that_ends_gives_its_events_to_others(cluster):
         (worker,) = made.workers
         await made.subscribe("it", "price < 10")
         await worker.bucket.reach()
-        reach, may = worker.bucket.reach, asyncio.Event()
-
-        async def held():
-            await may.wait()
-            await reach()
-
-        worker.bucket.reach = held
+        may = held_up(worker)
         await made.publish(b'{"price": 5}')
         await until(lambda: worker._unacknowledged)
         await made.publish(*[b'{"price": 5}'] * 20)
