@@ -19,7 +19,7 @@ import time
 from base64 import b64encode
 from bisect import bisect
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import randrange
 from statistics import median
@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from rtfilter import EventFilter
-from rtfilter.client import ClientError, connect
+from rtfilter.client import ClientError, UnreachableError, connect
 from rtfilter.replay.output import table
 from rtfilter.replay.workloads.flights import SCHEMA, load
 
@@ -191,6 +191,22 @@ def flights():
         yield {"serial": serial} | {name: value for name, value in row.items() if value is not None}
 
 
+@asynccontextmanager
+async def session(url, user):
+    """A client, once the server answers: where much else runs, a start may take long."""
+    async with AsyncExitStack() as stack:
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                client = await stack.enter_async_context(connect(url, user=user, patience=PATIENCE))
+                break
+            except UnreachableError:
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(HEARTBEAT)
+        yield client
+
+
 class Demo:
     """Publishers and subscribers, and what happens to the network meanwhile."""
 
@@ -227,7 +243,7 @@ class Demo:
 
     async def _collect(self, site, user):
         had = self.had[site, user]
-        async with connect(self.network.urls[site], user=user, patience=PATIENCE) as client:
+        async with session(self.network.urls[site], user) as client:
             async for delivery in client:
                 arrived = delivery.event["serial"], delivery.position
                 self.twice += arrived in had and not delivery.redelivered
@@ -235,7 +251,7 @@ class Demo:
 
     async def publish(self, site):
         """Publish flights, each with a key: so it is published once, though the site is killed meanwhile."""
-        async with connect(self.network.urls[site], user="airline", patience=PATIENCE) as client:
+        async with session(self.network.urls[site], "airline") as client:
             while not self.over.is_set():
                 flight, begun = next(self.flights), time.monotonic()
                 await client.publish(flight, key=f"{site} {flight['serial']}")

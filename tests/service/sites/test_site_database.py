@@ -387,9 +387,8 @@ def test_subscriptions_have_the_same_ids_after_a_restart(tmp_path):
         await until(lambda: site.shown.root)
         if not pipeline._owners:
             await subscribe(pipeline, "price > 5")
-            await pipeline.subscriptions.replace(
-                ANN, await subscribe(pipeline, "price > 6"), Wish("price > 7")
-            )
+            id = await subscribe(pipeline, "price > 6")
+            await pipeline.subscriptions.replace(ANN, id, Wish("price > 7"))
         await until(lambda: len(site._router.table) == 2)
         return {one.subscription for one in site._router.table}
 
