@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 
 from experiments.paper.runner import percent
+from experiments.simulation.event_messages import EventId, Notify
+from experiments.simulation.event_router import EventRouter
 from experiments.simulation.network import Network
 from experiments.simulation.topology import Topology, random_tree
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_names import EventId, Send, SubscriptionId
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Notify
+from rtfilter.overlay.broker_names import Send, SubscriptionId
 from rtfilter.replay.output import Row, table
 
 TYPE = "reading"
@@ -98,8 +98,8 @@ def counted(world: Plane, strategy: str, told: str) -> tuple[Row, set[tuple[str,
     """Return the costs to subscribe, publish and leave, and the pairs of clients and events delivered."""
     topology = world.topology
 
-    def made(name: str, incarnation: int) -> Router:
-        router = Router(name, incarnation, TYPES, strategy, **TOLD[told])
+    def made(name: str, incarnation: int) -> EventRouter:
+        router = EventRouter(name, incarnation, TYPES, strategy, **TOLD[told])
         router.place(topology.place(name), 0.0)
         return router
 
@@ -148,7 +148,7 @@ def _in_vain(network: Network, strategy: str, wanted: set[str]) -> int:
 
 
 def _subscribe(
-    ids: dict[int, SubscriptionId], number: int, box: Box, router: Router, now: float
+    ids: dict[int, SubscriptionId], number: int, box: Box, router: EventRouter, now: float
 ) -> list[Send]:
     left, right, low, high = box
     condition = f"x BETWEEN {left} AND {right} AND y BETWEEN {low} AND {high}"
@@ -156,11 +156,11 @@ def _subscribe(
     return sends
 
 
-def _unsubscribe(ids: dict[int, SubscriptionId], number: int, router: Router, now: float) -> list[Send]:
+def _unsubscribe(ids: dict[int, SubscriptionId], number: int, router: EventRouter, now: float) -> list[Send]:
     return router.unsubscribe(ids[number], now)
 
 
-def _publish(number: int, point: tuple[str, float, float], router: Router, now: float) -> list[Send]:
+def _publish(number: int, point: tuple[str, float, float], router: EventRouter, now: float) -> list[Send]:
     _, x, y = point
     return router.publish("writer", TYPE, {"x": x, "y": y}, now, EventId("writer", 1, number))[1]
 

@@ -1,9 +1,9 @@
 """Busy time of real brokers for each event, by each way of forwarding.
 
-All brokers of a world run in one process, one message after the other. Each is a whole `Broker` that filters
-by filter nodes; only its place in the tree is fixed, and messages go as bytes from queue to queue, without
-sockets. A broker is busy while it reads a message, works on it, and writes messages to other brokers.
-Deliveries are not written: they are the same for all ways of forwarding.
+All brokers of a world run in one process, one message after the other. Each is a whole `EventBroker`
+that filters by filter nodes; only its place in the tree is fixed, and messages go as bytes from queue to
+queue, without sockets. A broker is busy while it reads a message, works on it, and writes messages to other
+brokers. Deliveries are not written: they are the same for all ways of forwarding.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 
 from experiments.forwarding.identities import EVENT, PROFILE, RENDEZVOUS, STRATEGIES, Tree, nodes
 from experiments.forwarding.worlds import Floats, World
+from experiments.simulation.event_messages import EventId, codec
+from experiments.simulation.event_router import EventBroker, EventRouter
 from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_machine import Broker, Out
-from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.codec import Codec, encoded
+from rtfilter.overlay.broker_machine import Out
+from rtfilter.overlay.codec import encoded
 from rtfilter.overlay.membership import Contact, Membership
 from rtfilter.overlay.membership.contacts import Dispatch
-from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import Rendezvous
 from rtfilter.replay.output import Row, table
 
@@ -75,7 +75,7 @@ class Brokers:
         self.world, self.names = world, world.topology.brokers
         self._order = {name: at for at, name in enumerate(self.names)}
         self._types = {f"t{kind}": _schema(world) for kind in range(world.number)}
-        self._codec = Codec()
+        self._codec = codec()
         self._published = 0
         self.reset()
         where = nodes(Tree(world.parents), world.number)
@@ -94,13 +94,13 @@ class Brokers:
         home, kind = int(self.world.home[number]), f"t{self.world.wanted[number]}"
         return self._brokers[home].subscribe(f"c{home}", kind, _condition(self.world, number), 0.0)[1]
 
-    def _made(self, name: str, strategy: str, at: Mapping[str, str]) -> Broker:
+    def _made(self, name: str, strategy: str, at: Mapping[str, str]) -> EventBroker:
         way = Rendezvous(at) if strategy == RENDEZVOUS else f"{strategy}_forwarding"
-        router = Router(
+        router = EventRouter(
             name, 1, self._types, way, covering=True, matchers=dict.fromkeys(self._types, MATCHER)
         )
         router.table.match = self._timed(self._order[name], router.table.match)  # type: ignore[method-assign]
-        return Broker(router, Fixed(self.world.topology, name))
+        return EventBroker(router, Fixed(self.world.topology, name))
 
     def _timed(self, at: int, match: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*given: Any) -> Any:

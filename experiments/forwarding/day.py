@@ -2,9 +2,9 @@
 
 Real routers on a tree of brokers, message by message: at night few events match, in the morning subscriptions
 come and go, by day most events are for all. Bittner (2004) advises to have several strategies and to choose
-by load, and does not try it. A network chooses by a cost, see `rtfilter.overlay.switching`: messages, and a
-quarter of one for each time that an event is matched against subscriptions of others. The text has both, and
-what the day costs if a match is worth half or twice as much as the network thinks.
+by load, and does not try it. A network chooses by a cost, see `experiments.simulation.choosing`: messages,
+and a quarter of one for each time that an event is matched against subscriptions of others. The text has
+both, and what the day costs if a match is worth half or twice as much as the network thinks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.times import interval
 from experiments.paper.verdicts import Claim, Finding
+from experiments.simulation.choosing import MATCH
+from experiments.simulation.event_router import EventRouter
 from experiments.simulation.network import Network
 from experiments.simulation.topology import random_tree
 from rtfilter.basics.text import plain
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import Send, SubscriptionId
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.switching import MATCH
 from rtfilter.replay.output import Row, table
 
 TYPES = {"news": Schema({"topic": int})}
@@ -89,8 +89,8 @@ def played(strategy: str, clusters: int, share: float, seed: int) -> Iterator[Ro
     topology = random_tree(rng, clusters)
     own = {"strategy": FIXED[0], "choose_every": EVERY} if strategy == CHOSEN else {"strategy": strategy}
 
-    def made(name: str, incarnation: int) -> Router:
-        return Router(name, incarnation, TYPES, **own)
+    def made(name: str, incarnation: int) -> EventRouter:
+        return EventRouter(name, incarnation, TYPES, **own)
 
     network = Network(topology, made, interval=1.0, seed=seed)
     for broker in topology.brokers:
@@ -114,8 +114,8 @@ def played(strategy: str, clusters: int, share: float, seed: int) -> Iterator[Ro
             "day": strategy,
             "hour": number,
             "events": sent["Event"],
-            "choosing": sent["Wave"] + sent["Answer"],
-            "subscriptions": sent.total() - sent["Event"] - sent["Wave"] - sent["Answer"],
+            "choosing": sent["Wave"] + sent["LoadAnswer"],
+            "subscriptions": sent.total() - sent["Event"] - sent["Wave"] - sent["LoadAnswer"],
             "receipts": len(network.deliveries) - got,
             "in use": network.machine(root).strategy.name,
         }
@@ -136,22 +136,22 @@ def _plan(network: Network, rng: Random, hour: Hour, begin: float, share: float)
         network.ask(at + HOUR / 2 * rng.random(), broker, partial(_unsubscribe, ids, key))
 
 
-def _place(network: Network, router: Router, now: float) -> list[Send]:
+def _place(network: Network, router: EventRouter, now: float) -> list[Send]:
     return router.place(network.topology.place(router.name), now)
 
 
 def _subscribe(
-    ids: dict[int, SubscriptionId], key: int, topic: int, router: Router, now: float
+    ids: dict[int, SubscriptionId], key: int, topic: int, router: EventRouter, now: float
 ) -> list[Send]:  # fmt: skip
     ids[key], sends = router.subscribe("reader", "news", f"topic = {topic}", now)
     return sends
 
 
-def _unsubscribe(ids: dict[int, SubscriptionId], key: int, router: Router, now: float) -> list[Send]:
+def _unsubscribe(ids: dict[int, SubscriptionId], key: int, router: EventRouter, now: float) -> list[Send]:
     return router.unsubscribe(ids[key], now)
 
 
-def _publish(topic: int, router: Router, now: float) -> list[Send]:
+def _publish(topic: int, router: EventRouter, now: float) -> list[Send]:
     return router.publish("writer", "news", {"topic": topic}, now)[1]
 
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from experiments.arguments import command, positive
 from experiments.output import keep
+from experiments.simulation.matching_table import MatchingTable
 from experiments.timing import rounds
 from rtfilter import EventFilter, Schema
 from rtfilter.index import ready
 from rtfilter.overlay.broker_names import Connection, SubscriptionId, link
 from rtfilter.overlay.routing_messages import RouterSubscription
-from rtfilter.overlay.routing_table import Table
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 
@@ -47,9 +47,9 @@ def boxes(count: int, share: float, rng: np.random.Generator) -> list[str]:
     return [f"x BETWEEN {x} AND {x + side} AND y BETWEEN {y} AND {y + side}" for x, y in low.tolist()]
 
 
-def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Connection, EventFilter]]:
+def made(conditions: Sequence[str], connections: int) -> tuple[MatchingTable, dict[Connection, EventFilter]]:
     """Return both tables; the subscriptions come from the connections in turn."""
-    one = Table({TYPE: SCHEMA})
+    one = MatchingTable({TYPE: SCHEMA})
     parts: dict[Connection, list[str]] = {link(f"b{number}"): [] for number in range(connections)}
     for number, condition in enumerate(conditions):
         connection = link(f"b{number % connections}")
@@ -61,7 +61,7 @@ def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Conne
     return one, each
 
 
-def match_one(one: Table, events: Sequence[Event]) -> list[set[Connection]]:
+def match_one(one: MatchingTable, events: Sequence[Event]) -> list[set[Connection]]:
     """Return the connections of each event, by the index of all."""
     return [set(one.match(TYPE, event)) for event in events]
 

@@ -15,6 +15,8 @@ from random import Random
 from statistics import mean
 from typing import NamedTuple
 
+from experiments.simulation.event_messages import EventId, Notify
+from experiments.simulation.event_router import EventRouter
 from experiments.simulation.network import Network, SimulatedCosts
 from experiments.simulation.topology import (
     NewClient,
@@ -27,9 +29,7 @@ from experiments.simulation.topology import (
 )
 from rtfilter.basics.text import plain
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_names import EventId, Send
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Notify
+from rtfilter.overlay.broker_names import Send
 from rtfilter.replay.output import Row, table
 
 TYPE = "quote"
@@ -96,8 +96,8 @@ def counted(own: Crowd, strategy: str, brokers: Sequence[str]) -> Row:
     """Return the costs to subscribe and publish, the delay of events, and the unevenness of the load."""
     topology, middle = own.topology, len(own.subscribers)
 
-    def made(name: str, incarnation: int) -> Router:
-        router = Router(name, incarnation, TYPES, strategy, covering=True)
+    def made(name: str, incarnation: int) -> EventRouter:
+        router = EventRouter(name, incarnation, TYPES, strategy, covering=True)
         router.place(topology.place(name), 0.0)
         return router
 
@@ -138,11 +138,11 @@ def _way(topology: Topology, wish: NewClient, broker: str) -> float:
     return 0.0 if cluster == wish.cluster else topology.latencies[wish.cluster, cluster]
 
 
-def _subscribe(number: int, wish: NewClient, router: Router, now: float) -> list[Send]:
+def _subscribe(number: int, wish: NewClient, router: EventRouter, now: float) -> list[Send]:
     return router.subscribe(f"s{number}", TYPE, f"kind = {wish.interest}", now)[1]
 
 
-def _publish(number: int, wish: NewClient, router: Router, now: float) -> list[Send]:
+def _publish(number: int, wish: NewClient, router: EventRouter, now: float) -> list[Send]:
     return router.publish("writer", TYPE, {"kind": wish.interest}, now, EventId("writer", 1, number))[1]
 
 

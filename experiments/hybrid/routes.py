@@ -17,13 +17,13 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.simulation.event_messages import Event, EventId, Notify
+from experiments.simulation.event_router import EventRouter
 from experiments.simulation.network import Network, SimulatedCosts, parcel
 from experiments.simulation.topology import LAN, Topology
 from rtfilter.events.schema import Schema
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, Send, client
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Event, Notify
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, Send, client
 
 TYPE = "quote"
 SCHEMA = Schema({"price": int})
@@ -109,7 +109,9 @@ class Routers:
         self.topology = topology
         self.crossed = crossed(topology)
         self.places = {broker: topology.place(broker) for broker in topology.brokers}
-        self.routers = {broker: Router(broker, 1, {TYPE: SCHEMA}, strategy) for broker in topology.brokers}
+        self.routers = {
+            broker: EventRouter(broker, 1, {TYPE: SCHEMA}, strategy) for broker in topology.brokers
+        }
         self.sent: Counter[str] = Counter()
         for broker, router in self.routers.items():
             router.place(self.places[broker], 0.0)  # a new router has nothing to send
@@ -262,8 +264,8 @@ def whole(
 ) -> Played:  # fmt: skip
     """Subscribe clients of some brokers, publish by others, and return the totals; see `queueing.play`."""
 
-    def made(name: str, incarnation: int) -> Router:
-        router = Router(name, incarnation, {TYPE: SCHEMA}, strategy)
+    def made(name: str, incarnation: int) -> EventRouter:
+        router = EventRouter(name, incarnation, {TYPE: SCHEMA}, strategy)
         router.place(topology.place(name), 0.0)
         return router
 
@@ -276,7 +278,7 @@ def whole(
     network.messages.clear()
     published: dict[EventId, float] = {}
 
-    def publish(at: float, router: Router, now: float) -> list[Send]:
+    def publish(at: float, router: EventRouter, now: float) -> list[Send]:
         id, sends = router.publish("publisher", TYPE, EVENT, now)
         published[id] = at
         return sends
@@ -295,5 +297,5 @@ def whole(
     return Played(network.sent("Event"), cost, len(delays), sum(delays), last)
 
 
-def _subscribe(client: str, router: Router, now: float) -> list[Send]:
+def _subscribe(client: str, router: EventRouter, now: float) -> list[Send]:
     return router.subscribe(client, TYPE, ALL, now)[1]

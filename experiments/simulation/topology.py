@@ -7,8 +7,9 @@ In random order, each joins the nearest one with room below it, similar to broke
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -309,3 +310,12 @@ def placed(topology: Topology, wishes: Sequence[NewClient], weights: Weights) ->
         wanted[topology.cluster_of[broker]][wish.interest] += 1
         found.append(broker)
     return found
+
+
+def by_hash(types: Iterable[str], clusters: Collection[str]) -> dict[str, str]:
+    """Return a rendezvous cluster for each type, by the highest hash; a new cluster changes few."""
+
+    def digest(type: str, cluster: str) -> bytes:
+        return hashlib.blake2b(f"{type}\0{cluster}".encode(), digest_size=8).digest()
+
+    return {type: max(clusters, key=lambda cluster: digest(type, cluster)) for type in types}

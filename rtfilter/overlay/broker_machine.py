@@ -9,8 +9,7 @@ other all their subscriptions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_names import (
@@ -18,7 +17,6 @@ from rtfilter.overlay.broker_names import (
     BrokerPlace,
     Connection,
     ConnectionKind,
-    EventId,
     Send,
     SubscriptionId,
     link,
@@ -61,12 +59,6 @@ class Broker:
     def unsubscribe(self, id: SubscriptionId, now: float) -> list[Out]:
         """See `Router.unsubscribe`."""
         return self._routed(self.router.unsubscribe(id, now), now)
-
-    def publish(
-        self, client: str, type: str, event: Mapping[str, Any], now: float, id: EventId, attempt: int = 1
-    ) -> list[Out]:
-        """See `Router.publish`."""
-        return self._routed(self.router.publish(client, type, event, now, id, attempt)[1], now)
 
     def switch(self, strategy: str, now: float) -> list[Out]:
         """See `Router.switch`."""

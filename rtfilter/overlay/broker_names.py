@@ -23,14 +23,6 @@ class SubscriptionId(NamedTuple):
     """Number within that incarnation, from 1."""
 
 
-class EventId(NamedTuple):
-    """The id of an event, unique in the network and the same at each attempt, so receivers detect repeats."""
-
-    origin: str
-    incarnation: Whole
-    number: Whole
-
-
 class ConnectionKind(StrEnum):
     """The kinds of connections, by their other end."""
 

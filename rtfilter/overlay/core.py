@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_names import (
     BrokerMessage,
     BrokerPlace,
@@ -17,7 +15,6 @@ from rtfilter.overlay.broker_names import (
     SubscriptionId,
     member,
 )
-from rtfilter.overlay.routing_messages import NetworkLoad
 from rtfilter.overlay.routing_table import Table
 from rtfilter.overlay.strategies import Rendezvous, Strategy, strategy_of
 
@@ -37,7 +34,6 @@ class Core:
         grace: float | None,
         longest: int,
         assigned: Mapping[str, str] | None,
-        matchers: Mapping[str, Factory],
     ) -> None:
         self.name, self.incarnation, self.types = name, incarnation, types
         self.grace, self.longest = grace, longest
@@ -46,26 +42,19 @@ class Core:
         self.strategies = {0: made}  # by epoch: one, or two during a change of strategy
         self.epoch = 0  # that of new events of clients of this broker
         self.assigned = made.assigned if isinstance(made, Rendezvous) else dict(assigned or {})
-        self.load = NetworkLoad()  # of this broker since it was last read
-        self.table = Table(types, matchers)
+        self.table = Table(types)
         self.at = BrokerPlace("", name, "", frozenset())
         self.now = 0.0  # the time of the present call
         self.out: list[Send] = []
-        self.counts: Counter[str] = Counter()  # sent messages by kind
 
     def send(self, to: Connection, message: BrokerMessage) -> None:
-        """Append a message to the outgoing ones, and count it."""
-        self.counts[type(message).__name__] += 1
+        """Append a message to the outgoing ones."""
         self.out.append(Send(to, message))
 
     def new_id(self) -> SubscriptionId:
         """Return a new id for a subscription of this broker or its clients."""
         self._subscriptions += 1
         return SubscriptionId(self.name, self.incarnation, self._subscriptions)
-
-    def note(self, events: int = 0, served: int = 0, changes: int = 0) -> None:
-        """Add to the load of this broker."""
-        self.load = self.load.plus([NetworkLoad((), events, served, changes)])
 
     @property
     def strategy(self) -> Strategy:
@@ -101,23 +90,17 @@ class Core:
 
 
 class Uncertainty:
-    """Records what may be missing, so that no event is acknowledged that may have missed a subscriber.
+    """Records what may be missing, so that no subscription is confirmed too early.
 
     A subscription whose connection was lost stays in the table for `Core.grace` seconds, with the connection
     `LOST`, or until it comes back from the same connection. If it comes from another one, it stays uncertain,
     because that message may be older than the loss.
-
-    Attributes
-    ----------
-    unheard : set of Connection
-        Neighbours that have not sent their subscriptions yet.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._until: dict[SubscriptionId, dict[Connection, float]] = {}
-        self._doubtful_until = self._withheld_until = float("-inf")
-        self.unheard: set[Connection] = set()
+        self._withheld_until = float("-inf")
 
     def keep(self, id: SubscriptionId, connection: Connection) -> None:
         """Mark a subscription whose connection was lost as uncertain from now on."""
@@ -142,12 +125,9 @@ class Uncertainty:
         return [id for id, lost in self._until.items() if max(lost.values()) <= now]
 
     def doubt(self) -> None:
-        """Make all knowledge uncertain for the grace.
-
-        Also confirm nothing: the broker that had this place before may not know yet that it has lost it.
-        """
+        """Confirm nothing for the grace: a former broker may not know yet that it has lost this place."""
         if self._core.grace is not None:
-            self._doubtful_until = self._withheld_until = self._core.now + self._core.grace
+            self._withheld_until = self._core.now + self._core.grace
 
     def part(self) -> None:
         """Note that a linked cluster is gone; if events could stop there, confirm nothing for the grace."""
@@ -157,13 +137,6 @@ class Uncertainty:
     def may_confirm(self, type: str) -> bool:
         """Return whether all brokers that must know the subscriptions to a type can be reached."""
         return self._core.now >= self._withheld_until and self._core.is_whole(type)
-
-    def is_sure(self, type: str) -> bool:
-        """Return whether a designated broker knows its neighbours and their subscriptions to a type.
-
-        Uncertain entries do not count.
-        """
-        return self._core.now >= self._doubtful_until and not self.unheard and self._core.is_whole(type)
 
     def __len__(self) -> int:
         return len(self._until)

@@ -1,4 +1,4 @@
-"""The router of subscriptions and events: the routing half of a broker, a pure state machine."""
+"""The router of subscriptions: the routing half of a broker, a pure state machine."""
 
 from __future__ import annotations
 
@@ -6,27 +6,21 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_names import (
     BrokerMessage,
     BrokerPlace,
     Connection,
     ConnectionKind,
-    EventId,
     Send,
     SubscriptionId,
     client,
-    link,
     member,
 )
 from rtfilter.overlay.core import LOST, Core, Uncertainty
-from rtfilter.overlay.forwarding import Forwarding
 from rtfilter.overlay.routing_messages import (
-    Acknowledge,
     Advertise,
     Answer,
     Confirm,
-    Event,
     Replica,
     Replicate,
     RouterEntry,
@@ -53,10 +47,7 @@ class Router:
     designated broker's table, which it does not use for routing. When it becomes the designated broker, the
     replica becomes part of its table.
 
-    With `grace`, clients get a message when all necessary brokers know a subscription, and when all receivers
-    have an event. An acknowledged event has reached all subscriptions that were confirmed before it was
-    published, if failures heal and messages arrive within that time. An event without an acknowledgement must
-    be sent again, under its id and as another attempt.
+    With `grace`, clients get a message when all necessary brokers know a subscription.
 
     Parameters
     ----------
@@ -72,18 +63,13 @@ class Router:
         True if neighbours do not get subscriptions that a known one covers.
     grace : float, optional
         Seconds to wait for lost subscriptions before they are removed. By default they are removed at once,
-        and nothing is confirmed or acknowledged.
-    choose_every : float, optional
-        Seconds between measurements, after each of which the root chooses the cheapest strategy.
+        and nothing is confirmed.
     slack : float, optional
         Largest empty share of a box that is sent instead of many near ones; see `MergingForwarding`.
     longest : int
         Most bytes of a message; a longer one is sent in parts.
     assigned : mapping of str to str, optional
         The rendezvous clusters of `Rendezvous`, unless `strategy` is such an object.
-    matchers : mapping of str to Factory, optional
-        The matcher of each event type, which must take all subscriptions; see `EventFilter`. Brokers may have
-        different ones. Covering uses an index of its own.
     """
 
     def __init__(
@@ -94,24 +80,19 @@ class Router:
         strategy: str | Strategy = "hybrid",
         covering: bool = False,
         grace: float | None = None,
-        choose_every: float | None = None,
         slack: float | None = None,
         longest: int = 2**24,
         assigned: Mapping[str, str] | None = None,
-        matchers: Mapping[str, Factory] | None = None,
     ) -> None:
         if slack is not None and not 0 <= slack < 1:
             raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
-        self.name, self._published = name, 0
-        core = self._core = Core(name, incarnation, types, strategy, grace, longest, assigned, matchers or {})
+        self.name = name
+        core = self._core = Core(name, incarnation, types, strategy, grace, longest, assigned)
         self.table = core.table
         self._uncertainty = Uncertainty(core)
         spreading = self._spreading = Spreading(core, self._uncertainty, covering, slack)
-        forwarding = self._forwarding = Forwarding(core, self._uncertainty)
-        switching = self._switching = Switching(core, spreading, choose_every)
-        self._parts: Mapping[type[BrokerMessage], Callable[[Any, Connection], None]] = {
-            Event: forwarding.take,
-            Acknowledge: forwarding.acknowledging.hear,
+        switching = self._switching = Switching(core, spreading)
+        self._parts: dict[type[BrokerMessage], Callable[[Any, Connection], None]] = {
             RouterSubscribe: spreading.take_subscribe,
             RouterUnsubscribe: spreading.take_unsubscribe,
             RouterSubscriptions: spreading.take_subscriptions,
@@ -187,39 +168,6 @@ class Router:
                 self._spreading.leave(id, connection)
         return self._flush()
 
-    def publish(
-        self,
-        client_name: str,
-        type: str,
-        event: Mapping[str, Any],
-        now: float,
-        id: EventId | None = None,
-        attempt: int = 1,
-    ) -> tuple[EventId, list[Send]]:
-        """Publish an event of a client; return its id and the messages to send.
-
-        Parameters
-        ----------
-        id : EventId, optional
-            The id from the first attempt, at any broker, if the client sends an event again.
-        attempt : int
-            Number of attempts to send it, including this one.
-
-        Raises
-        ------
-        ValueError, EventError
-            The type is unknown, or the event cannot be read.
-        """
-        self.table.schema(type).read([event])
-        core = self._core
-        core.now = now
-        if id is None:
-            self._published += 1
-            id = EventId(self.name, core.incarnation, self._published)
-        sent = Event(id, type, dict(event), attempt, self.strategy.rises, core.epoch)
-        self._forwarding.take(sent, client(client_name))
-        return id, self._flush()
-
     # -- brokers -------------------------------------------------------------------------------------
 
     def receive(self, message: BrokerMessage, source: Connection, now: float) -> list[Send]:
@@ -229,8 +177,8 @@ class Router:
         ------
         TypeError
             Routers do not send each other such a message.
-        ValueError, PredicateError, EventError
-            It names an unknown event type, or has a condition or an event that cannot be read.
+        ValueError, PredicateError
+            It names an unknown event type, or has a condition that cannot be read.
         """
         part = self._parts.get(type(message))
         if part is None:
@@ -248,7 +196,6 @@ class Router:
             return []
         if old.leads and not new.leads:
             spreading.step_down()
-            self._uncertainty.unheard.clear()
         if new.leads:
             self._lead(old)
         elif new.designated and new.designated != old.designated:
@@ -259,31 +206,31 @@ class Router:
 
     def _lead(self, old: BrokerPlace) -> None:
         """Apply a new place as the designated broker."""
-        core, spreading, uncertainty = self._core, self._spreading, self._uncertainty
+        core, spreading = self._core, self._spreading
         new, took_over = core.at, not old.leads
         links, members = ({}, frozenset()) if took_over else (old.links, old.members)
         lost = links.keys() - new.links or members - new.members
         if took_over or (new.root and not old.root) or (lost and not core.shared):
-            uncertainty.doubt()
+            self._doubt()
         if took_over:
             spreading.take_over()
         spreading.forget_links()
         spreading.moved(took_over)
         fresh = [member(broker) for broker in sorted(new.members - members - {core.name})]
-        uncertainty.unheard.update(fresh)
-        uncertainty.unheard.update(link(c) for c, broker in new.links.items() if links.get(c) != broker)
-        uncertainty.unheard = {connection for connection in uncertainty.unheard if core.knows(connection)}
         spreading.refresh(links)
         for connection in fresh:
             core.send(connection, RouterSubscriptions(ask=True))
 
+    def _doubt(self) -> None:
+        """Note that entries may be missing, because of a new place."""
+        self._uncertainty.doubt()
+
     def tick(self, now: float) -> list[Send]:
-        """Remove subscriptions whose grace is over, confirm others, and begin a due measurement."""
+        """Remove subscriptions whose grace is over, and confirm others."""
         self._core.now = now
         for id in self._uncertainty.expired():
             self._spreading.leave(id, LOST)
         self._spreading.tick()
-        self._switching.tick()
         return self._flush()
 
     def switch(self, strategy: str, now: float) -> list[Send]:
@@ -312,11 +259,6 @@ class Router:
     def announced(self) -> int:
         """Number of times that this broker, as a member, has sent all its subscriptions anew."""
         return self._spreading.announced
-
-    @property
-    def uncertain(self) -> int:
-        """Number of subscriptions whose connection was lost."""
-        return len(self._uncertainty)
 
     def _flush(self) -> list[Send]:
         out, self._core.out = self._core.out, []

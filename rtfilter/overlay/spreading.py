@@ -61,7 +61,6 @@ class Spreading:
         """Add an entry, and send it to the brokers that must know it. Confirm it, also if it exists."""
         core, id = self._core, subscription.id
         if core.table.add(subscription, connection):
-            core.note(changes=connection.kind is ConnectionKind.CLIENT)
             if core.at.leads:
                 for cluster, forwarding in self._forwardings.items():
                     if subscription.type in self._learns[cluster] and connection != link(cluster):
@@ -81,7 +80,6 @@ class Spreading:
         core = self._core
         if not core.table.remove(id, connection):
             return
-        core.note(changes=connection.kind is ConnectionKind.CLIENT)
         if connection == LOST:
             self._uncertainty.forget(id)
         left = core.table.connections(id)
@@ -148,7 +146,6 @@ class Spreading:
                     self.leave(subscription.id, source)
                 else:
                     self.lose(subscription, source)
-            self._uncertainty.unheard.discard(source)
         if message.ask:
             if source.kind is ConnectionKind.LINK:
                 self._greet(source.name)

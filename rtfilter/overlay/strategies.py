@@ -7,7 +7,6 @@ subscriptions, and where else events go.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Final, NamedTuple
 
@@ -141,8 +140,7 @@ class Rendezvous(Strategy):
     Parameters
     ----------
     assigned : mapping of str to str
-        The rendezvous cluster of event types, the same at all brokers; see `by_hash`. For other types it is
-        the root.
+        The rendezvous cluster of event types, the same at all brokers. For other types it is the root.
     """
 
     name = "rendezvous"
@@ -223,12 +221,3 @@ def strategy_of(given: str | Strategy, assigned: Mapping[str, str] | None = None
     if given not in STRATEGIES:
         raise ValueError(f"unknown strategy {given!r:.60}; choose one of {', '.join(STRATEGIES)}")
     return Rendezvous(assigned) if given == Rendezvous.name else STRATEGIES[given]()
-
-
-def by_hash(types: Iterable[str], clusters: Collection[str]) -> dict[str, str]:
-    """Return a rendezvous cluster for each type, by the highest hash; a new cluster changes few."""
-
-    def digest(type: str, cluster: str) -> bytes:
-        return hashlib.blake2b(f"{type}\0{cluster}".encode(), digest_size=8).digest()
-
-    return {type: max(clusters, key=lambda cluster: digest(type, cluster)) for type in types}

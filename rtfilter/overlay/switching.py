@@ -16,74 +16,26 @@ root begins it again. With acknowledgements, lost events are sent again, as alwa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.broker_names import CLUSTER, BrokerPlace, Connection, ConnectionKind, link
+from rtfilter.overlay.broker_names import CLUSTER, BrokerPlace, Connection, link
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.routing_messages import Answer, NetworkLoad, Wave
+from rtfilter.overlay.routing_messages import Answer, Wave
 from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import STRATEGIES, strategy_of
 
 UNSTORED: Final = 1000
 """More than the number of waves that a broker can begin before one is stored."""
-MATCH: Final = 0.25
-"""The cost of matching an event against others' subscriptions, as a share of the cost of a message."""
-MARGIN: Final = 0.1
-"""Share of the current cost that another strategy must save to be chosen."""
-
-
-def costs(load: NetworkLoad) -> Mapping[str, float]:
-    """Return the cost of an event by strategy, in messages between clusters.
-
-    The messages are those of Bittner's strategies in the present tree: all links; the smallest subtree with
-    the publisher and all matching clusters; or the way to the root and the smallest subtree with it. The
-    estimate assumes that all clusters publish equally, and want an event with the same probability. Two costs
-    are added: `MATCH` at each cluster that matches the event against others' subscriptions (none with event
-    forwarding), and the event's share of the messages that spread subscriptions.
-
-    Parameters
-    ----------
-    load : NetworkLoad
-        The load of the whole network, with at least one event.
-    """
-    total = load.clusters
-    unserved = 1 - min(load.served / load.events / total, 1)
-    below = load.sizes[:-1]
-    up = sum(size / total for size in below)
-    reached = sum(1 - unserved**size for size in below)
-    returned = sum(size / total * (1 - unserved**size) for size in below)
-    left = sum(size / total * (1 - unserved ** (total - size)) for size in below)
-    either = left + reached - returned
-    changes = load.changes / load.events
-    rooted = up + reached + MATCH * (up + reached + 1) + changes * up
-    return {
-        "event_forwarding": float(total - 1),
-        "profile_forwarding": either + MATCH * (either + 1) + changes * (total - 1),
-        "rendezvous": rooted,
-        "hybrid": rooted - returned,
-    }
-
-
-def choose(load: NetworkLoad, current: str) -> str:
-    """Return the cheapest strategy if it saves `MARGIN` of the current cost, else the current one."""
-    if not load.events:
-        return current
-    found = costs(load)
-    best = min(found, key=lambda name: found[name])
-    if current in found and found[best] > (1 - MARGIN) * found[current]:
-        return current
-    return best
 
 
 class Stage(IntEnum):
     """The stages of a change of strategy, which a wave announces."""
 
     REST = 0
-    """There is one strategy. The wave collects the load."""
+    """There is one strategy."""
     PREPARE = 1
     """There are two strategies; the old one routes events."""
     SETTLE = 2
@@ -104,14 +56,13 @@ class Switched(NamedTuple):
 
 
 class Switching:
-    """Passes waves on; at the root it begins them, with `every` also one each so many seconds to measure."""
+    """Passes waves on; at the root it begins them."""
 
-    def __init__(self, core: Core, spreading: Spreading, every: float | None) -> None:
-        self._core, self._spreading, self._every = core, spreading, every
+    def __init__(self, core: Core, spreading: Spreading) -> None:
+        self._core, self._spreading = core, spreading
         self.wave = Wave(0, 0, core.strategy.name)
-        self._answers: dict[Connection, NetworkLoad] = {}
+        self._answers: dict[Connection, Answer] = {}
         self._answered = True
-        self._begun = float("-inf")
         self._first = core.strategy.name
         self.former: Switched | None = None
 
@@ -131,7 +82,7 @@ class Switching:
         if not self._core.at.root or not self._core.at.leads:
             raise ValueError("only the root's designated broker can change the strategy; ask it")
         if self.wave.stage or not self._answered:
-            raise ValueError("the strategy is being changed, or the load measured; try again soon")
+            raise ValueError("the strategy is being changed; try again soon")
 
     def switch(self, name: str) -> None:
         """Begin a change of the strategy. Raises as `require` does."""
@@ -139,27 +90,13 @@ class Switching:
         if name != self._core.strategy.name:
             self._begin(Stage.PREPARE, self.wave.epoch + 1, name)
 
-    def tick(self) -> None:
-        """Begin a measurement, if it is due."""
-        core = self._core
-        if self._every is None or not (core.at.root and core.at.leads):
-            return
-        if self._answered and core.now >= self._begun + self._every:
-            self._begin(Stage.REST, self.wave.epoch, core.strategy.name)
-
     def _begin(self, stage: Stage, epoch: int, name: str) -> None:
-        self._begun = self._core.now
         self._apply(Wave(self.wave.number + 1, epoch, name, stage))
 
-    def _go_on(self, load: NetworkLoad) -> None:
-        """Begin the next wave, after all brokers have answered one."""
+    def _go_on(self) -> None:
+        """Begin the next wave, if there is one, after all brokers have answered one."""
         wave = self.wave
-        if wave.stage == Stage.REST:
-            if self._every is not None and load.events:
-                best = choose(load, wave.strategy)
-                if best != wave.strategy:
-                    self._begin(Stage.PREPARE, wave.epoch + 1, best)
-        else:
+        if wave.stage != Stage.REST:
             self._begin(Stage((wave.stage + 1) % len(Stage)), wave.epoch, wave.strategy)
 
     # -- everywhere ----------------------------------------------------------------------------------
@@ -176,7 +113,7 @@ class Switching:
     def hear(self, answer: Answer, source: Connection) -> None:
         """Process an answer from below."""
         if answer.number == self.wave.number:
-            self._answers[source] = answer.load
+            self._answers[source] = answer
             self._look()
 
     def moved(self, old: BrokerPlace) -> None:
@@ -253,26 +190,13 @@ class Switching:
             return
         if self._core.at.leads and self._core.at.root:
             self._answered = True
-            self._go_on(self._sum())
+            self._go_on()
         elif not self._core.at.leads or self._core.at.parent in self._core.at.links:
             self._answered = True
             self._answer()
 
     def _answer(self) -> None:
-        core = self._core
-        to = link(core.at.parent) if core.at.leads else CLUSTER
-        load = self._sum() if core.at.leads else self._taken()
-        core.send(to, Answer(self.wave.number, load))
+        self._core.send(link(self._core.at.parent) if self._core.at.leads else CLUSTER, self._new_answer())
 
-    def _sum(self) -> NetworkLoad:
-        """Return the load of all clusters below, and of this one."""
-        members = [load for c, load in self._answers.items() if c.kind is ConnectionKind.MEMBER]
-        below = [load for c, load in self._answers.items() if c.kind is ConnectionKind.LINK]
-        return NetworkLoad.of(self._taken().plus(members), below)
-
-    def _taken(self) -> NetworkLoad:
-        """Return the load of this broker since the last call, and reset it."""
-        if self.wave.stage != Stage.REST:
-            return NetworkLoad()
-        load, self._core.load = self._core.load, NetworkLoad()
-        return load
+    def _new_answer(self) -> Answer:
+        return Answer(self.wave.number)

@@ -23,10 +23,10 @@ from experiments.forwarding.worlds import Cell, World, building, drawn
 from experiments.paper import verdicts
 from experiments.paper.runner import Run
 from experiments.paper.settings import CI
+from experiments.simulation.event_router import EventRouter
 from experiments.simulation.network import Network
 from lengths import each_once
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import Rendezvous
 
 CELLS = (
@@ -48,7 +48,7 @@ def routed(world: World, strategy: str, covering: bool) -> Loads:
     def made(name, incarnation):
         assigned = {kind: topology.clusters[at] for kind, at in zip(names, where, strict=True)}
         own = Rendezvous(assigned) if strategy == RENDEZVOUS else f"{strategy}_forwarding"
-        return Router(name, incarnation, types, own, covering=covering)
+        return EventRouter(name, incarnation, types, own, covering=covering)
 
     network = Network(topology, made)
     for broker in topology.brokers:

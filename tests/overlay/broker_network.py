@@ -14,15 +14,16 @@ from typing import Any
 
 import simpy
 
+from experiments.simulation.event_messages import Acknowledge, EventId
+from experiments.simulation.event_router import EventBroker, EventRouter
 from experiments.simulation.network import Network, Parcel, SimulatedDelivery, Station
 from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_names import BrokerMessage, EventId, Send
+from rtfilter.overlay.broker_names import BrokerMessage, Send
 from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
 from rtfilter.overlay.membership.contacts import DEFAULT, RENDEZVOUS_POINT, Audience
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Acknowledge, Confirm
+from rtfilter.overlay.routing_messages import Confirm
 
 NOTICE = 1.0
 """Most seconds until both ends of a connection notice a cut."""
@@ -56,7 +57,8 @@ class BrokerNetwork(Network):
 
     def __init__(
         self, topology: Topology, types: Mapping[str, Schema], settings: MembershipSettings = DEFAULT,
-        router: Callable[[str, int, Mapping[str, Schema]], Router] = Router, seed: int = 0, **others: Any,
+        router: Callable[[str, int, Mapping[str, Schema]], EventRouter] = EventRouter, seed: int = 0,
+        **others: Any,
     ) -> None:  # fmt: skip
         self.types, self.settings, self._router = types, settings, router
         self._up: dict[frozenset[str], int] = {}
@@ -80,7 +82,7 @@ class BrokerNetwork(Network):
         router = self._router(name, incarnation, self.types)
         contact = Contact(name, self.cluster_of(name), name)
         seed, term = self._chance.randrange(2**32), self._terms.get(name, 0)
-        return Broker(router, Membership(contact, self.settings, seed, incarnation, term))
+        return EventBroker(router, Membership(contact, self.settings, seed, incarnation, term))
 
     def cluster_of(self, name: str) -> str:
         """See `Network`; the rendezvous point is at the first cluster."""

@@ -11,20 +11,19 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from experiments.simulation.event_messages import Event, EventId, Notify
+from experiments.simulation.event_router import EventRouter
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import (
     BrokerMessage,
     BrokerPlace,
     Connection,
     ConnectionKind,
-    EventId,
     Send,
     SubscriptionId,
     member,
 )
 from rtfilter.overlay.broker_names import link as link_to
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Event, Notify
 
 TYPES = {"trade": Schema({"x": float, "y": float}), "alarm": Schema({"x": float})}
 
@@ -135,13 +134,13 @@ class Network:
         tree: Tree,
         strategy: str = "hybrid",
         seed: int = 0,
-        make: Callable[[str], Router] | None = None,
+        make: Callable[[str], EventRouter] | None = None,
         step: float = 0.001,
     ) -> None:
         self.tree, self.now, self.step = tree, 0.0, step
-        self._make = make or (lambda name: Router(name, 1, TYPES, strategy))
+        self._make = make or (lambda name: EventRouter(name, 1, TYPES, strategy))
         self._rng = random.Random(seed)
-        self.routers: dict[str, Router] = {}
+        self.routers: dict[str, EventRouter] = {}
         self.received: dict[str, list[EventId]] = {}
         self.told: dict[str, list[BrokerMessage]] = {}
         self.counts: Counter[str] = Counter()

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.simulation.event_messages import Acknowledge, EventId
+from experiments.simulation.event_router import EventRouter
 from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_moving import Changing
 from overlay.test_routes import TOLD, some_condition
-from rtfilter.overlay.broker_names import EventId, Send, SubscriptionId
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Acknowledge, Confirm
+from rtfilter.overlay.broker_names import Send, SubscriptionId
+from rtfilter.overlay.routing_messages import Confirm
 from rtfilter.overlay.strategies import STRATEGIES
 from rtfilter.predicates.predicate import Predicate
 
@@ -122,7 +123,7 @@ def test_what_was_acknowledged_has_reached_everyone(
     strategy: str, told: str, seed: int, most_members: int
 ) -> None:
     rng = random.Random(seed)
-    make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, grace=GRACE, **TOLD[told])
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy=strategy, grace=GRACE, **TOLD[told])
     network = Publishers(Tree.random(rng, rng.randint(2, 7), most_members), seed=seed, make=make)
     network.change(rng)
     assert not network.open, "not acknowledged at last"
@@ -131,7 +132,7 @@ def test_what_was_acknowledged_has_reached_everyone(
 
 
 def test_who_joins_hears_its_parent_before_it_acknowledges() -> None:
-    make = partial(Router, incarnation=1, types=TYPES, strategy="profile_forwarding", grace=GRACE)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy="profile_forwarding", grace=GRACE)
     tree = Tree({"a": "", "b": "a"})
     tree.parents["b"] = ""
     network = Publishers(tree, make=make)
@@ -151,7 +152,7 @@ def test_who_joins_hears_its_parent_before_it_acknowledges() -> None:
 
 
 def test_a_lost_link_that_is_back_is_in_suspense_no_longer() -> None:
-    make = partial(Router, incarnation=1, types=TYPES, strategy="hybrid", grace=GRACE)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy="hybrid", grace=GRACE)
     tree = Tree({"a": "", "b": "a"})
     network = Publishers(tree, make=make)
     network.wait(GRACE)
@@ -172,7 +173,7 @@ def test_a_lost_link_that_is_back_is_in_suspense_no_longer() -> None:
 
 
 def test_what_does_not_come_back_is_forgotten_after_the_grace() -> None:
-    make = partial(Router, incarnation=1, types=TYPES, strategy="hybrid", grace=GRACE)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy="hybrid", grace=GRACE)
     tree = Tree({"a": "", "b": "a", "c": "b"})
     network = Publishers(tree, make=make)
     network.wait(GRACE)

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.simulation.event_router import EventRouter
+from experiments.simulation.topology import by_hash
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_acknowledging import GRACE, Publishers
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies import Rendezvous, by_hash
+from rtfilter.overlay.strategies import Rendezvous
 
 TREE = Tree({"a": "", "b": "a", "c": "a"})
 
 
-def meeting(name: str, incarnation: int = 1) -> Router:
-    return Router(name, incarnation, TYPES, Rendezvous({"alarm": "c"}))
+def meeting(name: str, incarnation: int = 1) -> EventRouter:
+    return EventRouter(name, incarnation, TYPES, Rendezvous({"alarm": "c"}))
 
 
 def met(network: Network, type: str, broker: str = "b") -> list[tuple[str, str]]:
@@ -47,7 +48,7 @@ def test_another_strategy_and_back_keeps_the_rendezvous_clusters(between: str) -
 
 def test_a_router_that_is_told_them_uses_them_from_the_start_or_once_it_meets_there() -> None:
     for first in ("rendezvous", "hybrid"):
-        make = partial(Router, incarnation=1, types=TYPES, strategy=first, assigned={"alarm": "c"})
+        make = partial(EventRouter, incarnation=1, types=TYPES, strategy=first, assigned={"alarm": "c"})
         network = Network(TREE, make=make)
         network.take("a", network.routers["a"].switch("rendezvous", network.now))
         network.run()
@@ -113,7 +114,7 @@ def test_what_was_acknowledged_has_reached_everyone(seed: int, most_members: int
     tree = Tree.random(rng, rng.randint(2, 7), most_members)
     assigned = by_hash(TYPES, tree.parents.keys())
     network = Publishers(
-        tree, seed=seed, make=lambda name: Router(name, 1, TYPES, Rendezvous(assigned), grace=GRACE)
+        tree, seed=seed, make=lambda name: EventRouter(name, 1, TYPES, Rendezvous(assigned), grace=GRACE)
     )
     network.change(rng)
     there = {type for type, cluster in assigned.items() if cluster in tree.parents}

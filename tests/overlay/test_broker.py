@@ -5,10 +5,10 @@ from itertools import count
 import pytest
 from whole_network import Network
 
-from rtfilter.overlay.broker_names import EventId
+from experiments.simulation.event_messages import Event, EventId, Notify
 from rtfilter.overlay.membership.contacts import Audience, Dispatch
 from rtfilter.overlay.membership.multicast import GivenUp, Missed
-from rtfilter.overlay.routing_messages import Event, Notify, RouterSubscriptions
+from rtfilter.overlay.routing_messages import RouterSubscriptions
 
 NUMBERS = count(1)
 

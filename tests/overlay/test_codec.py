@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from rtfilter.overlay.broker_names import EventId
+from experiments.simulation import event_messages
+from experiments.simulation.event_messages import Acknowledge, Event, EventId
 from rtfilter.overlay.codec import Codec, encoded
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.membership.election import Heartbeat, Member
 from rtfilter.overlay.membership.multicast import Numbered
-from rtfilter.overlay.routing_messages import Acknowledge, Event
 
 HERE = Contact("a", "A", "here:1")
 
@@ -26,7 +26,7 @@ HERE = Contact("a", "A", "here:1")
     ids=["number", "incarnation", "term", "member"],
 )
 def test_a_number_that_no_database_takes_is_in_no_message(message, number):
-    codec = Codec()
+    codec = event_messages.codec()
     assert codec.decoded(encoded(message(2**63 - 1))) == message(2**63 - 1)
     with pytest.raises(ValueError, match="this is no message"):
         codec.decoded(encoded(message(number)))
@@ -50,7 +50,7 @@ def test_rubbish_is_no_message(rubbish):
 
 
 def test_no_number_is_missing_from_the_rule():
-    for kind in Codec().kinds:
+    for kind in event_messages.codec().kinds:
         schema = msgspec.json.schema(kind)
         for name, part in schema["$defs"].items():
             for field in (*part.get("properties", {}).values(), *part.get("prefixItems", ())):

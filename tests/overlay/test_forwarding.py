@@ -6,17 +6,18 @@ import random
 
 import pytest
 
+from experiments.simulation.event_router import EventRouter
+from experiments.simulation.topology import by_hash
 from overlay.networks import TYPES, Network, Tree
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies import EventForwarding, ProfileForwarding, Rendezvous, Strategy, by_hash
+from rtfilter.overlay.strategies import EventForwarding, ProfileForwarding, Rendezvous, Strategy
 
 TREES = [Tree.random(random.Random(seed), 2 + seed % 9) for seed in range(10)]
 
 
 def subscribed(tree: Tree, strategy: str, meeting: str, subscribers: list[str]) -> Network:
-    def make(name: str) -> Router:
+    def make(name: str) -> EventRouter:
         made: Strategy = Rendezvous({"alarm": meeting}) if strategy == "rendezvous" else ProfileForwarding()
-        return Router(name, 1, TYPES, EventForwarding() if strategy == "event_forwarding" else made)
+        return EventRouter(name, 1, TYPES, EventForwarding() if strategy == "event_forwarding" else made)
 
     network = Network(tree, make=make)
     for number, broker in enumerate(subscribers):

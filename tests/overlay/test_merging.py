@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.simulation.event_router import EventRouter
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_suppressing import about
 from rtfilter.overlay.broker_names import SubscriptionId
-from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
 from rtfilter.overlay.suppressing import MergingForwarding
 from rtfilter.predicates.predicate import Predicate
@@ -129,7 +129,7 @@ def test_merging_takes_smaller_tables_for_more_messages(strategy: str) -> None:
     events = [(rng.choice(tree.brokers), rng.uniform(0, 100), rng.uniform(0, 100)) for _ in range(60)]
     rows = []
     for slack in (None, 0.0, 0.3, 0.6):
-        make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, covering=True, slack=slack)
+        make = partial(EventRouter, incarnation=1, types=TYPES, strategy=strategy, covering=True, slack=slack)
         network = Network(tree, make=make)
         for broker, x, y in boxes:
             condition = f"x BETWEEN {x} AND {x + 10} AND y BETWEEN {y} AND {y + 10}"

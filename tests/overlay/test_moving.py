@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.simulation.event_router import EventRouter
 from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_hybrid import TO_S2, entries, publish, the_example
 from overlay.test_routes import Model, some_condition
 from rtfilter.overlay.broker_names import SubscriptionId
-from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import STRATEGIES
 
 
@@ -91,7 +91,7 @@ def test_after_changes_all_is_as_in_a_network_built_anew(
     strategy: str, covering: bool, seed: int, most_members: int
 ) -> None:
     rng = random.Random(seed)
-    make = partial(Router, incarnation=1, types=TYPES, strategy=strategy, covering=covering)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy=strategy, covering=covering)
     network = Network(Tree.random(rng, rng.randint(2, 7), most_members), seed=seed, make=make)
     changing = Changing(network, rng)
     subscribed: list[tuple[SubscriptionId, tuple[str, str, str]]] = []

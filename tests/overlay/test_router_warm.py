@@ -12,7 +12,7 @@ import random
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import SubscriptionId, link
 from rtfilter.overlay.broker_names import BrokerPlace
-from rtfilter.overlay.router import Router
+from experiments.simulation.event_router import EventRouter
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription
 
 CONDITIONS = [
@@ -26,7 +26,7 @@ def condition():
 
 types = {"t": Schema({"x": float, "y": float, "s": str, "b": bool, "n": int})}
 for slack in (None, 0.3):
-    router = Router("a", 1, types, grace=5.0, covering=True, slack=slack)
+    router = EventRouter("a", 1, types, grace=5.0, covering=True, slack=slack)
     router.place(BrokerPlace("a", "a", "a", frozenset({"a"}), "p", {"p": "p1", "c": "c1"}), 0.0)
     ids = []
     for number in range(150):

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.simulation.event_messages import EventId
+from experiments.simulation.event_router import EventRouter
+from experiments.simulation.topology import by_hash
 from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from rtfilter import EventFilter
-from rtfilter.overlay.broker_names import EventId, SubscriptionId
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies import STRATEGIES, Rendezvous, by_hash
+from rtfilter.overlay.broker_names import SubscriptionId
+from rtfilter.overlay.strategies import STRATEGIES, Rendezvous
 
 TOLD: dict[str, dict[str, Any]] = {"all": {}, "not covered": {"covering": True}, "merged": {"slack": 0.5}}
 """What routers tell each other of subscriptions, and how to make such a router."""
@@ -97,9 +99,9 @@ def test_each_event_reaches_whom_it_matches_exactly_once(
     tree = Tree.random(rng, rng.randint(1, 8), most_members)
     assigned = by_hash(TYPES, tree.parents.keys())
 
-    def make(name: str) -> Router:
+    def make(name: str) -> EventRouter:
         chosen = Rendezvous(assigned) if strategy == "rendezvous" else strategy
-        return Router(name, 1, TYPES, chosen, **TOLD[told])
+        return EventRouter(name, 1, TYPES, chosen, **TOLD[told])
 
     network = Network(tree, seed=seed, make=make)
     model = Model(network, rng)

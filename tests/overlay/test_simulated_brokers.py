@@ -7,12 +7,12 @@ from random import Random
 import networkx as nx
 import pytest
 
+from experiments.simulation.event_router import EventRouter
 from experiments.simulation.network import Fault, Losses, What, drawn
 from experiments.simulation.topology import random_tree
 from lengths import long_but
 from overlay.broker_network import BrokerNetwork
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.router import Router
 
 TYPES = {"alarm": Schema({"x": float})}
 
@@ -60,7 +60,7 @@ def test_an_event_that_was_acknowledged_has_reached_all_whose_subscription_was_c
     schedule = drawn(rng, topology, 6, 70.0, 100.0, longest=10.0, spare=1)
     failing = {name for fault in schedule if fault.what is What.CRASH for name in fault.names}
     sound = [broker for broker in topology.brokers if broker not in failing]
-    network = BrokerNetwork(topology, TYPES, router=partial(Router, grace=40.0), seed=seed, jitter=0.01)
+    network = BrokerNetwork(topology, TYPES, router=partial(EventRouter, grace=40.0), seed=seed, jitter=0.01)
     network.suffer(schedule)
     for number, broker in enumerate(sound):
         network.subscribe(10.0, broker, f"s{number}", "alarm", "x > 0")

@@ -8,10 +8,10 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from experiments.simulation.event_router import EventRouter
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from rtfilter.overlay.broker_names import Send, SubscriptionId, member
-from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Replica, RouterEntry, RouterSubscription, RouterSubscriptions
 
 LONGEST, MANY = 20_000, 12
@@ -34,7 +34,7 @@ class Counting(Network):
 @pytest.mark.parametrize("length", long_but([0, 1000, 6000], [0, 1000]))
 def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: int) -> None:
     """Else it would end the link, which would be made anew, and tell them again, for ever."""
-    make = partial(Router, incarnation=1, types=TYPES, strategy="profile_forwarding", longest=LONGEST)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy="profile_forwarding", longest=LONGEST)
     tree = Tree({"a": "", "b": "a"}, {"a": ("a1", "a2")})
     network = Counting(tree, make=make)
     for number in range(MANY):
@@ -59,7 +59,7 @@ def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: i
 
 
 def test_a_replica_has_what_its_last_parts_have_and_nothing_of_before() -> None:
-    router = Router("a2", 1, TYPES)
+    router = EventRouter("a2", 1, TYPES)
     router.place(Tree({"a": ""}, {"a": ("a1", "a2")}).place("a2"), 0.0)
     one, two, three = (
         RouterEntry(RouterSubscription(SubscriptionId("a1", 1, number), "trade", "x > 0"), member("a1"))

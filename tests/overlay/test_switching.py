@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.simulation.choosing import choose, costs
+from experiments.simulation.event_messages import NetworkLoad
+from experiments.simulation.event_router import EventRouter
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_routes import Model
-from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import NetworkLoad
 from rtfilter.overlay.strategies import STRATEGIES
-from rtfilter.overlay.switching import choose, costs
 
 
-def root_of(network: Network) -> Router:
+def root_of(network: Network) -> EventRouter:
     return network.routers[network.tree.members[network.tree.root][0]]
 
 
@@ -35,7 +35,7 @@ def test_switching_loses_and_doubles_nothing(
 ) -> None:
     rng = random.Random(seed)
     tree = Tree.random(rng, rng.randint(1, 7), most_members)
-    make = partial(Router, incarnation=1, types=TYPES, strategy=pair[0], covering=covering)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy=pair[0], covering=covering)
     network = Network(tree, seed=seed, make=make)
     model = Model(network, rng)
     for _ in range(8):
@@ -93,7 +93,7 @@ def test_the_next_root_ends_what_the_former_one_began() -> None:
 def test_a_root_that_is_started_again_at_once_goes_on_where_it_was(name: str, arrived: int) -> None:
     """Nobody has taken its place; by the strategy it was started with it would lose what it acknowledges."""
     tree = Tree({"a": "", "b": "a", "c": "a"})
-    make = partial(Router, types=TYPES, strategy="hybrid", grace=5.0)
+    make = partial(EventRouter, types=TYPES, strategy="hybrid", grace=5.0)
     network = Network(tree, make=partial(make, incarnation=1))
     network.wait(5)
     network.subscribe("b/s", "trade", "x > 0")
@@ -124,7 +124,7 @@ def test_what_was_kept_under_another_first_strategy_is_not_gone_on_with() -> Non
     network.take("a", network.routers["a"].switch("rendezvous", network.now))
     kept = network.routers["a"].switched
     network.lose("a")
-    network.routers["a"] = Router("a", 2, TYPES, "event_forwarding")
+    network.routers["a"] = EventRouter("a", 2, TYPES, "event_forwarding")
     network.routers["a"].resume(kept)
     network.settle()
     assert network.routers["a"].strategy.name == "event_forwarding"
@@ -172,7 +172,7 @@ def test_a_small_gain_changes_nothing() -> None:
 @pytest.mark.slow
 def test_a_network_chooses_by_what_it_has_seen() -> None:
     tree = Tree({f"c{i}": f"c{(i - 1) // 2}" if i else "" for i in range(12)})
-    make = partial(Router, incarnation=1, types=TYPES, strategy="hybrid", choose_every=10.0)
+    make = partial(EventRouter, incarnation=1, types=TYPES, strategy="hybrid", choose_every=10.0)
     network = Network(tree, make=make)
     network.subscribe("c7/1", "alarm", "x > 7")
     for broker in tree.brokers:

@@ -4,12 +4,11 @@ from collections import Counter
 from heapq import heappop, heappush
 from itertools import count
 
+from experiments.simulation.event_router import EventBroker, EventRouter
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_machine import Broker
 from rtfilter.overlay.broker_names import Send
 from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
 from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
-from rtfilter.overlay.router import Router
 
 TYPES = {"trade": Schema({"x": float})}
 DELAY = 0.001
@@ -21,7 +20,7 @@ def cluster_of(name):
 
 
 class Network:
-    """Brokers, each of a cluster by its name, and a rendezvous point; `router` is more of each `Router`.
+    """Brokers, each of a cluster by its name, and a rendezvous point; `router` is more of each `EventRouter`.
 
     Attributes
     ----------
@@ -53,8 +52,8 @@ class Network:
             seed=len(self.brokers),
             incarnation=incarnation,
         )
-        self.brokers[name] = Broker(
-            Router(name, incarnation, TYPES, self.strategy, **self._router), membership
+        self.brokers[name] = EventBroker(
+            EventRouter(name, incarnation, TYPES, self.strategy, **self._router), membership
         )
 
     def crash(self, name):

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from experiments.simulation.event_messages import EventId
 from lengths import each_once
 from overlay.test_routes import TOLD
 from overlay.whole_network import Network
-from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.strategies import STRATEGIES
 
 BROKERS = ["a1", "a2", "b1", "b2", "b3", "c1", "d1", "e1", "e2"]

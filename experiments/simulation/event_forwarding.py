@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 
-from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, EventId, link
-from rtfilter.overlay.core import LOST, Core, Uncertainty
-from rtfilter.overlay.routing_messages import Acknowledge, Event, Notify
+from experiments.simulation.choosing import Choosing
+from experiments.simulation.event_messages import Acknowledge, Event, EventId, Notify
+from experiments.simulation.matching_table import MatchingTable
+from rtfilter.overlay.broker_names import CLUSTER, BrokerPlace, Connection, ConnectionKind, link, member
+from rtfilter.overlay.core import LOST, Core
 from rtfilter.overlay.strategies import Strategy
 
 SEEN: Final = 10_000
@@ -110,17 +112,53 @@ class Acknowledging:
         passed.sources = []
 
 
+class Certainty:
+    """Records what a designated broker may not know, so that no acknowledged event misses a subscriber.
+
+    Attributes
+    ----------
+    unheard : set of Connection
+        Neighbours that have not sent their subscriptions yet.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._doubtful_until = float("-inf")
+        self.unheard: set[Connection] = set()
+
+    def doubt(self) -> None:
+        """Make all knowledge uncertain for the grace."""
+        if self._core.grace is not None:
+            self._doubtful_until = self._core.now + self._core.grace
+
+    def moved(self, old: BrokerPlace) -> None:
+        """Note the new neighbours after a change of the place."""
+        new = self._core.at
+        links, members = (old.links, old.members) if old.leads else ({}, frozenset[str]())
+        self.unheard |= {member(broker) for broker in new.members - members - {new.broker}}
+        self.unheard |= {link(c) for c, broker in new.links.items() if links.get(c) != broker}
+        self.unheard = {one for one in self.unheard if new.leads and self._core.knows(one)}
+
+    def is_sure(self, type: str) -> bool:
+        """Return whether a designated broker knows its neighbours and their subscriptions to a type.
+
+        Uncertain entries do not count.
+        """
+        return self._core.now >= self._doubtful_until and not self.unheard and self._core.is_whole(type)
+
+
 class Forwarding:
     """Sends each attempt of an event on once: to all matching connections, and to those of the strategy."""
 
-    def __init__(self, core: Core, uncertainty: Uncertainty) -> None:
-        self._core, self._uncertainty, self.acknowledging = core, uncertainty, Acknowledging(core)
+    def __init__(self, core: Core, table: MatchingTable, choosing: Choosing) -> None:
+        self._core, self._table, self._choosing = core, table, choosing
+        self.certainty, self.acknowledging = Certainty(core), Acknowledging(core)
 
     def take(self, event: Event, source: Connection) -> None:
         """Process an event of a client or a neighbour."""
         if self.acknowledging.is_new(event, source):
             if source.kind is ConnectionKind.CLIENT:
-                self._core.note(events=1)
+                self._choosing.note(events=1)
             if event.rising:
                 self._rise(event, source)
             else:
@@ -154,7 +192,7 @@ class Forwarding:
             The brokers that must acknowledge it, and whether these are all that must have it.
         """
         core = self._core
-        matched = core.table.match(event.type, event.values)
+        matched = self._table.match(event.type, event.values)
         for connection, ids in matched.items():
             if connection.kind is ConnectionKind.CLIENT:
                 core.send(connection, Notify(event.id, event.type, event.values, tuple(ids)))
@@ -163,7 +201,7 @@ class Forwarding:
         if (core.at.leads or not strategy.shared) and any(
             one.kind is not ConnectionKind.LINK for one in matched
         ):
-            core.note(served=1)
+            self._choosing.note(served=1)
         if not core.at.leads:
             if came_from is not ConnectionKind.CLIENT:
                 return set(), True
@@ -182,7 +220,7 @@ class Forwarding:
             self._send(fellows, event)
         elif fellows and came_from is not ConnectionKind.MEMBER:  # from a member, the whole cluster has it
             core.send(CLUSTER, event)
-        return links | fellows, LOST not in matched and self._uncertainty.is_sure(event.type)
+        return links | fellows, LOST not in matched and self.certainty.is_sure(event.type)
 
     def _strategy(self, event: Event) -> Strategy:
         """Return the strategy of an event's epoch, or the one in use if that one is removed."""
