@@ -27,6 +27,7 @@ from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.user_store import Users
+from service.certificates import certified
 from service.running import SCHEMA, running
 
 pytestmark = pytest.mark.slow
@@ -224,14 +225,7 @@ def test_what_was_there_stays_when_a_server_is_refused(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl")
-    folder = tmp_path_factory.mktemp("certificate")
-    key, file = folder / "key.pem", folder / "certificate.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *kind, "-keyout", str(key), "-out", str(file), *subject]
-    subprocess.run(command, check=True, capture_output=True)
+    file, key = certified(tmp_path_factory.mktemp("certificate"), "localhost")
     return {"certificate": file, "certificate_key": key}
 
 

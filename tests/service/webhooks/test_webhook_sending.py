@@ -4,12 +4,12 @@ import asyncio
 import shutil
 import socket
 import ssl
-import subprocess
 import time
 
 import pytest
 
 from rtfilter.service.webhooks.sending import Sender
+from service.certificates import certified
 from service.running import running
 from service.webhooks.asking import hooked, publish, shown, until
 from service.webhooks.target import target
@@ -45,13 +45,7 @@ def post(url, resolve=here, timeout=LONG):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate of hook.example, signed by itself, and beside it its key."""
-    folder = tmp_path_factory.mktemp("hook")
-    key, file = folder / "key.pem", folder / "certificate.pem"
-    subject = ["-subj", "/CN=hook.example", "-addext", "subjectAltName=DNS:hook.example"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *kind, "-keyout", str(key), "-out", str(file), *subject]
-    subprocess.run(command, check=True, capture_output=True)
-    return file
+    return certified(tmp_path_factory.mktemp("hook"), "hook.example")[0]
 
 
 @pytest.fixture
