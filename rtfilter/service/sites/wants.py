@@ -74,7 +74,7 @@ class Wants(StagePart):
         elif entry.kind is Kind.UNSUBSCRIBE and id in self._of:
             want = self._of.pop(id)
             self._surplus.discard(id)
-            if self._there[want] == id:
+            if self._there.get(want) == id:
                 del self._there[want]
         else:
             return
@@ -93,21 +93,21 @@ class Wants(StagePart):
             await self._store_all(some, ())
             for want in some:
                 self._differing.pop(want, None)
-        due = self._due(since.time - self._grace)[:ENDED]
+        due = self._due(since.time - self._grace)
         await self._store_all((), due)
         for want in due:
             del self._ending[want]
 
     def _due(self, before: float) -> list[Want]:
-        """Return the wants that have ended before a time, and whose deliveries their site has taken.
+        """Return some wants that have ended before a time, and whose deliveries their site has taken.
 
         One that is no neighbour any more reads what it misses.
         """
         place, taken = self._broker.place, dict[str, float]()
         near = {*place.links.values(), *place.members, place.designated}
-        due = []
+        due: list[Want] = []
         for want, since in self._ending.items():
-            if since.time > before:
+            if since.time > before or len(due) == ENDED:
                 break
             site = want[0]
             if site not in taken:
