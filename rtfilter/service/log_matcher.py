@@ -99,7 +99,7 @@ class Index:
                     new[position] = _predicate(entry)
                 continue
             self._add(new)
-            id = position if entry.subscription is None else entry.subscription
+            id = entry.id_at(position)
             with _left_out(f"the change at position {position} cannot be made"):
                 if entry.kind != Kind.UNSUBSCRIBE:
                     self._put(id, _predicate(entry))

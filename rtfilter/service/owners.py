@@ -77,7 +77,7 @@ class Owners(dict[int, Owned]):
     def change(self, position: int, entry: Entry) -> bool:
         """Apply a change of the log; return whether a subscription was removed before its end by time."""
         self.note(position, entry)
-        id = position if entry.subscription is None else entry.subscription
+        id = entry.id_at(position)
         if entry.kind is not Kind.UNSUBSCRIBE:
             self.put(owned_of(id, entry.filter, entry.user, entry.expires, entry.manner))
         elif entry.expires is None:
@@ -196,7 +196,7 @@ def subscription_of(logged: Logged) -> StoredSubscription:
     """Return a subscription of the log as users see it."""
     position, entry = logged
     wish = Wish(**msgspec.json.decode(entry.body))
-    id = position if entry.subscription is None else entry.subscription
+    id = entry.id_at(position)
     return StoredSubscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
 
 

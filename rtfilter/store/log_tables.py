@@ -137,6 +137,10 @@ class Entry(Struct, frozen=True, gc=False):
     predicate: Any = None
     """The `where` of a subscription, if this process has read it already."""
 
+    def id_at(self, position: int) -> int:
+        """Return the id of the subscription that it adds or changes, by its position in the log."""
+        return position if self.subscription is None else self.subscription
+
 
 class Logged(NamedTuple):
     """An entry at its position."""

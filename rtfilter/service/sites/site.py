@@ -253,7 +253,7 @@ class NetworkSite(StagePart):
         position, entry = logged
         self._wants.note(position, entry)
         if entry.manner != OF_SITE:
-            id = position if entry.subscription is None else entry.subscription
+            id = entry.id_at(position)
             self._inputs.put_nowait(partial(self._change, id, position, entry))
 
     def _change(self, id: int, position: int, entry: Entry, now: float) -> list[Out]:
@@ -364,8 +364,8 @@ class NetworkSite(StagePart):
         after = 0
         while page := await self._surely(self._asides.ask, self._subscriptions, after):
             for position, entry in page:
-                after = entry.subscription or position
-                self._wants.note(after, entry)
+                after = entry.id_at(position)
+                self._wants.note(position, entry)
                 if entry.manner != OF_SITE:
                     await self._do(partial(self._change, after, position, entry))
 

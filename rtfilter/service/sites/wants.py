@@ -63,7 +63,7 @@ class Wants(StagePart):
 
     def note(self, position: int, entry: Entry) -> None:
         """Note a change of the log, if it is one of these subscriptions."""
-        id = position if entry.subscription is None else entry.subscription
+        id = entry.id_at(position)
         if entry.kind is not Kind.UNSUBSCRIBE and entry.manner == OF_SITE:
             what = msgspec.json.decode(entry.body)["metadata"]["id"]
             want = entry.user, what if isinstance(what, str) else SubscriptionId(*what)
