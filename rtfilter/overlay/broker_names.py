@@ -104,3 +104,9 @@ class BrokerPlace(NamedTuple):
     def leads(self) -> bool:
         """True if the broker is the designated one."""
         return self.designated == self.broker
+
+    @property
+    def neighbours(self) -> frozenset[str]:
+        """The brokers that this one exchanges messages with."""
+        names = {*self.links.values(), *self.members} if self.leads else {self.designated}
+        return frozenset(names - {"", self.broker})

@@ -407,18 +407,19 @@ class NetworkSite(StagePart):
                 self._up(name)
 
     def _tell(self) -> None:
-        """Tell neighbours how far they have all events, once they have taken what that speaks of."""
+        """Tell neighbours how far they have all events, once they have taken what that speaks of.
+
+        What was dropped for lack of room, they read before: they hear of it with a later delivery.
+        """
         contacts = self._broker.membership.contacts
         for name in self._arriving:
-            owed, backlog = self._owed.get(name), self._deliver.backlog(name)
-            settled = self._match.settled
-            taken = min(settled, min(backlog.pending, default=settled + 1) - 1)
-            ready = owed is not None and taken >= owed.upto and not backlog.untold  # or it does not read them
+            owed, untold = self._owed.get(name), self._deliver.backlog(name).untold
+            ready = owed is not None and self._wants.taken(name) >= owed.upto and not untold
             if owed is not None and ready and name in contacts:
                 self._peers.send(name, contacts[name].address, owed.positions)
                 owed = None
             if owed is None:
-                position = max(self._match.last, settled)
+                position = max(self._match.last, self._match.settled)
                 mine = KnownSite(self.settings.address, position, self._log_id)
                 self._owed[name] = _Owed(
                     mine.position, Positions({**self.catching_up.known, self.settings.name: mine})
@@ -499,11 +500,8 @@ class NetworkSite(StagePart):
 
     def _neighbours(self) -> dict[str, str]:
         """Return the addresses of the sites that events come from, by name."""
-        place, contacts = self._broker.place, self._broker.membership.contacts
-        names = {*place.links.values(), *place.members} if place.leads else {place.designated}
-        return {
-            name: contacts[name].address for name in names if name in contacts and name != self.settings.name
-        }
+        contacts = self._broker.membership.contacts
+        return {name: contacts[name].address for name in self._broker.place.neighbours if name in contacts}
 
     def _follow_links(self) -> None:
         """Take events from the neighbours of now, and read what was missed where they have changed."""

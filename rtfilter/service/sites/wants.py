@@ -61,6 +61,11 @@ class Wants(StagePart):
     def __len__(self) -> int:
         return len(self._there)
 
+    def taken(self, site: str) -> int:
+        """Return the position up to which a site has taken all its deliveries, or had none."""
+        settled = self._match.settled
+        return min(settled, min(self._deliver.backlog(site).pending, default=settled + 1) - 1)
+
     def note(self, position: int, entry: Entry) -> None:
         """Note a change of the log, if it is one of these subscriptions."""
         id = entry.id_at(position)
@@ -103,17 +108,14 @@ class Wants(StagePart):
 
         One that is no neighbour any more reads what it misses.
         """
-        place, taken = self._broker.place, dict[str, float]()
-        near = {*place.links.values(), *place.members, place.designated}
-        due: list[Want] = []
+        near, taken, due = self._broker.place.neighbours, dict[str, int](), list[Want]()
         for want, since in self._ending.items():
             if since.time > before or len(due) == ENDED:
                 break
             site = want[0]
-            if site not in taken:
-                pending = self._deliver.backlog(site).pending
-                taken[site] = min(self._match.settled, min(pending, default=inf) - 1) if site in near else inf
-            if since.position <= taken[site]:
+            if site in near and site not in taken:
+                taken[site] = self.taken(site)
+            if since.position <= taken.get(site, inf):
                 due.append(want)
         return due
 

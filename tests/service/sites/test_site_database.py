@@ -166,6 +166,21 @@ def test_a_want_of_a_site_that_is_no_neighbour_ends_with_its_deliveries(tmp_path
     with_wants(tmp_path, script)
 
 
+def test_a_want_of_another_member_ends_with_its_deliveries_where_a_third_one_leads(tmp_path):
+    async def script(given):
+        given.wants._grace = 0
+        given.broker.place = PLACE._replace(members=ALL | {"far"})
+        given.table.add(wanted(1), member("far"))
+        await given.reflect()
+        await publish(given.pipeline, 7)
+        given.table.remove(wanted(1).id, member("far"))
+        given.broker.place = given.broker.place._replace(designated="near", links={})
+        await given.reflect()
+        assert given.sites == []
+
+    with_wants(tmp_path, script)
+
+
 def test_many_wants_are_stored_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(wants, "TOGETHER", 3)
     monkeypatch.setattr(wants, "ENDED", 4)
