@@ -110,7 +110,7 @@ class NetworkSite(StagePart):
     def __init__(self, stages: Stages, settings: SiteSettings, table: SiteTable) -> None:
         super().__init__(stages)
         self.settings, self._stages, self._table = settings, stages, table
-        times = MembershipSettings(heartbeat=settings.heartbeat)
+        times = self._times = MembershipSettings(heartbeat=settings.heartbeat)
         self._codec = Codec()
         incarnation = max(int(time.time()), int(table.get("incarnation") or 0) + 1)
         table.put("incarnation", b"%d" % incarnation)
@@ -153,8 +153,7 @@ class NetworkSite(StagePart):
         self._inputs: asyncio.Queue[_Input] = asyncio.Queue()
         self._arriving: dict[str, tuple[str, asyncio.Task[None]]] = {}  # by site, with the address
         self._own: dict[int, SubscriptionId] = {}
-        self._ids: dict[SubscriptionId, int] = {}
-        self._confirmed: set[SubscriptionId] = set()
+        self._unconfirmed: set[SubscriptionId] = set()  # of `_own`
         self._expected: dict[SubscriptionId, list[asyncio.Event]] = {}  # by those that wait for all sites
         self._wants = Wants(stages, self._broker, GRACE * settings.heartbeat)
         self._owed: dict[str, _Owed] = {}
@@ -229,9 +228,9 @@ class NetworkSite(StagePart):
 
     def _enter(self, contact: Contact) -> None:
         """Answer a site, as the rendezvous point, with those of its cluster."""
-        now, silence = time.monotonic(), 3 * self.settings.heartbeat
+        now = time.monotonic()
         known, when = self._entered.get(contact.name, (contact, now))
-        if known.address != contact.address and now < when + silence:
+        if known.address != contact.address and now < when + self._times.silence:
             raise RequestError(
                 f"there is another site {contact.name}, at {known.address}; give each its own --site"
             )
@@ -264,18 +263,18 @@ class NetworkSite(StagePart):
             if self._infos.get(entry.filter) is not index.info:
                 self._take_types()
             where = msgspec.json.decode(entry.body)["where"]
-            same = SubscriptionId(self.settings.name, int(self._log_id, 16), position)  # after a restart, too
-            made, out = self._broker.subscribe("users", entry.filter, where, now, same)
-            self._own[id], self._ids[made] = made, id
+            made = SubscriptionId(self.settings.name, int(self._log_id, 16), position)  # after a restart, too
+            _, out = self._broker.subscribe("users", entry.filter, where, now, made)
+            self._own[id] = made
             if waiting:
                 self._expected[made] = waiting
             if made == former:  # it was read twice at the start
                 return out
+            self._unconfirmed.add(made)
         else:
             _release(waiting)
         if former is not None:
-            del self._ids[former]
-            self._confirmed.discard(former)
+            self._unconfirmed.discard(former)
             out += self._broker.unsubscribe(former, now)
         return out
 
@@ -295,10 +294,10 @@ class NetworkSite(StagePart):
 
     def _expect(self, id: int, known: asyncio.Event, now: float) -> list[Out]:
         own = self._own.get(id)
-        if own is None or own in self._confirmed:
-            known.set()
-        else:
+        if own is not None and own in self._unconfirmed:
             self._expected.setdefault(own, []).append(known)
+        else:
+            known.set()
         return []
 
     @property
@@ -474,8 +473,8 @@ class NetworkSite(StagePart):
 
     def _confirm(self, message: BrokerMessage) -> None:
         """Answer those that wait for a subscription which all sites know now."""
-        if isinstance(message, Confirm) and message.id in self._ids:
-            self._confirmed.add(message.id)
+        if isinstance(message, Confirm):
+            self._unconfirmed.discard(message.id)
             _release(self._expected.pop(message.id, []))
 
     def _log_place(self) -> None:
