@@ -226,9 +226,7 @@ class MergingForwarding(CoveringForwarding):
             messages += super().add(covered)  # sends nothing, because the wide box covers it
         return messages
 
-    def fill(self, subscriptions: Iterable[RouterSubscription]) -> None:
-        for one in subscriptions:
-            self.add(one)
+    fill = SubscriptionForwarding.fill  # one by one: each may make a box wider
 
     def remove(self, id: SubscriptionId) -> list[BrokerMessage]:
         if self._is_replaced(id):

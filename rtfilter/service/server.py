@@ -341,7 +341,10 @@ def _require_users(settings: Settings, there: bool) -> None:
 
 
 def _require_site(settings: Settings, database: Engine) -> None:
-    """Raise `DataError` if the folder or database is of another site; note the name of this one."""
+    """Raise `DataError` if the folder or database is of another site; note the name of this one.
+
+    Raises `OSError` if the file of its password cannot be read.
+    """
     if settings.site is None:
         return
     table = SiteTable(database)
@@ -351,8 +354,8 @@ def _require_site(settings: Settings, database: Engine) -> None:
             f"this is the data of the site {found}, whose events other sites know by that name; "
             f"start it with --site {found}, or {settings.site} with other --data"
         )
+    _ = settings.password
     table.put("name", found.encode())
-    _ = settings.password  # an error of its file comes now
 
 
 def _first_user(settings: Settings) -> list[str]:

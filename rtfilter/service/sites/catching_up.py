@@ -109,10 +109,8 @@ class CatchingUp(StagePart):
                 continue
             if before.log != log:
                 self._current.discard(site)  # one of both is of a former log: the site itself is asked
-            elif site in self._current:
-                position = max(position, before.position)
-                self.known[site] = before._replace(position=position)
-            self.known[site] = self.known[site]._replace(address=address)
+            least = position if site in self._current else 0
+            self.known[site] = before._replace(address=address, position=max(least, before.position))
 
     def tick(self) -> None:
         """Read at all sites of which something may be missed: now and then until everybody knows what is
@@ -149,9 +147,9 @@ class CatchingUp(StagePart):
             del self._reading[site]
 
     async def _read_all(self, site: str) -> None:
-        address, position, known = self.known[site]
+        address, position, log_id = self.known[site]
         log = await asyncio.to_thread(self._ask, address, "/site")  # first: events until then are read below
-        if log["log"] != known:
+        if log["log"] != log_id:
             position = 0
         if log["removed"] > position > 0:
             _log.critical(
@@ -161,19 +159,22 @@ class CatchingUp(StagePart):
                 log["removed"],
             )
         for filter in list(self._indexes):
-            after, more = position, True
-            while more:
-                path = f"/filters/{quote(filter, safe='')}/events?after={after}&limit={PAGE}"
-                try:
-                    page = await asyncio.to_thread(self._ask, address, path)
-                except HTTPError as error:
-                    if error.code != NO_FILTER:
-                        raise
-                    break
-                events = page["events"]
-                await self._store_wanted(site, filter, events)
-                after, more = max([after, *(one["position"] for one in events)]), page["next"] is not None
+            try:
+                await self._read_filter(site, address, filter, position)
+            except HTTPError as error:
+                if error.code != NO_FILTER:
+                    raise
         self.known[site] = KnownSite(address, max(log["head"], position), log["log"])
+
+    async def _read_filter(self, site: str, address: str, filter: str, after: int) -> None:
+        """Read all events of a filter above a position, page by page."""
+        more = True
+        while more:
+            path = f"/filters/{quote(filter, safe='')}/events?after={after}&limit={PAGE}"
+            page = await asyncio.to_thread(self._ask, address, path)
+            events = page["events"]
+            await self._store_wanted(site, filter, events)
+            after, more = max([after, *(one["position"] for one in events)]), page["next"] is not None
 
     def _ask(self, urls: str, path: str) -> Any:
         """Return what a site answers; there may be several URLs, with commas, of it and its standby."""

@@ -38,7 +38,7 @@ class Hello(BrokerMessage, frozen=True):
 
 
 class Complaints:
-    """Logs why a site does not work with this one, each reason once; `what` has a place for its name."""
+    """Logs why a site does not work with this one, each reason once, after `what`, such as "no answer of"."""
 
     def __init__(self, what: str, name: str) -> None:
         self._what, self._name = what, name
@@ -48,8 +48,8 @@ class Complaints:
         """Log an error, unless it was the last one: a warning where the site answers."""
         if str(error) != str(self._last):
             self._last = error
-            passing = isinstance(error, UnreachableError) or getattr(error, "passing", False)
-            _log.log(logging.INFO if passing else logging.WARNING, "%s %s: %s", self._what, self._name, error)
+            passes = error.passing if isinstance(error, RefusedError) else isinstance(error, UnreachableError)
+            _log.log(logging.INFO if passes else logging.WARNING, "%s %s: %s", self._what, self._name, error)
 
     def reached(self) -> None:
         """Note that the site can be reached, so that it is logged when it cannot again."""
