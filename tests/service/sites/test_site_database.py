@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from rtfilter import Schema
 from rtfilter.definition import Definition
-from rtfilter.overlay.broker_names import BrokerPlace, SubscriptionId, client, link, member
+from rtfilter.overlay.broker_names import SubscriptionId, client, link, member
 from rtfilter.overlay.routing_messages import Confirm, RouterSubscription
 from rtfilter.overlay.routing_table import Table
 from rtfilter.overlay.strategies import EventForwarding, Hybrid
@@ -20,15 +20,9 @@ from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError
 from rtfilter.service.sites import wants
-from rtfilter.service.sites.peers import Credentials
-from rtfilter.service.sites.site import SiteSettings
 from rtfilter.service.sites.wants import Wants
-from rtfilter.store.site_table import SiteTable
+from service.sites.alone import ALL, PLACE, alone, until
 
-HERE = "http://127.0.0.1:9"
-ALONE = SiteSettings("here", "here", HERE, HERE, Credentials("here"), heartbeat=0.1)
-ALL = frozenset({"here", "near"})
-PLACE = BrokerPlace("cluster", "here", "here", ALL, "above", {"above": "over", "below": "under"})
 GRACE = 5.0
 
 
@@ -269,21 +263,6 @@ def test_wants_of_a_filter_that_is_not_here_wait_for_it(tmp_path):
         assert given.sites == ["under"]
 
     with_wants(tmp_path, script, definition=None)
-
-
-def alone(path, script, settings=ALONE, **more):
-    async def run(pipeline):
-        pipeline.join(settings, SiteTable(pipeline._log._engine))
-        return await script(pipeline, pipeline.site)
-
-    return served(path, run, **more)[0]
-
-
-async def until(found):
-    end = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.02)
 
 
 def test_a_site_outlives_a_database_that_does_not_answer(tmp_path):

@@ -14,6 +14,7 @@ from rtfilter.service.origins import Origin, neighbour_of, origin_of
 from rtfilter.service.settings import SettingsError, settings
 from service.kills.process import Server
 from service.sites.network import HEARTBEAT, ONE, Checker, Network, free, run
+from service.sites.pairs import until
 
 THREE = {"s0": "s0", "s1": "s1", "s2": "s2"}
 
@@ -75,10 +76,7 @@ def test_an_event_is_stored_where_it_is_wanted_and_nowhere_twice(tmp_path):
         for price in (5, 50):
             event = json.dumps({"price": price, "serial": price})
             checker.ask("s1", "POST", "/filters/default/events", "carl", event, **ONE)
-        end = time.monotonic() + 60
-        while not (found := stored(checker, "s0")):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        found = until(lambda: stored(checker, "s0"))
         (origin,) = [
             f"carl:s1:{position}:{at!r}" for _, price, position, at in stored(checker, "s1") if price == 5
         ]
@@ -109,10 +107,7 @@ def test_a_filter_that_comes_later_is_shared_too(tmp_path):
         path = "/filters/trucks/subscriptions?everywhere=true"
         checker.ask("s2", "POST", path, "ann", wish, **ONE)
         checker.ask("s1", "POST", "/filters/trucks/events", "carl", json.dumps({"speed": 2}), **ONE)
-        end = time.monotonic() + 60
-        while not checker.ask("s2", "GET", "/deliveries", "ann")["deliveries"]:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: checker.ask("s2", "GET", "/deliveries", "ann")["deliveries"])
     finally:
         network.end()
 
@@ -208,10 +203,7 @@ def test_a_site_may_have_a_standby(tmp_path):
             servers[0].end()
             checker.publish("s0")
             network.servers["s1"] = servers[1]
-            end = time.monotonic() + 60
-            while servers[1].ask("GET", "/readyz", "ann", allowed=(503,))[0] != 200:
-                assert time.monotonic() < end
-                time.sleep(0.02)
+            until(lambda: servers[1].ask("GET", "/readyz", "ann", allowed=(503,))[0] == 200)
             for site in ["s0", "s1"] * 5:
                 checker.publish(site)
             checker.check()

@@ -2,16 +2,18 @@
 
 import json
 import re
-import time
+from functools import partial
 from urllib.request import urlopen
 
 import pytest
 
 from rtfilter.cli import main, map
 from service.running import running
+from service.sites import pairs
 from service.sites.network import Network
 
 NAMES = ("paris", "rome", "lima")
+until = partial(pairs.until, seconds=120)
 EVENT = b'{"price": 7, "serial": 1}'
 ALONE = {
     "site": "here",
@@ -19,15 +21,6 @@ ALONE = {
     "rendezvous": "http://127.0.0.1:9",
     "heartbeat": 0.1,
 }
-
-
-def until(found):
-    """What a function finds, once it finds something."""
-    end = time.monotonic() + 120
-    while not (result := found()):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,10 @@ from rtfilter.store.database import engine
 from rtfilter.store.site_table import SiteTable
 from service.certificates import certified
 from service.running import running
+from service.sites.alone import HERE, PLACE, alone
+from service.sites.alone import until as until_true
 from service.sites.network import free
-from service.sites.test_losing_nothing import BEAT, arrived, linked, publish, pull, shown, subscribe, until
-from service.sites.test_site_database import HERE, PLACE, alone
-from service.sites.test_site_database import until as until_true
+from service.sites.pairs import BEAT, arrived, linked, publish, pull, shown, subscribe, until
 
 ALONE = {"site": "here", "address": HERE, "rendezvous": HERE, "heartbeat": BEAT}
 SUBSCRIPTIONS = "/filters/default/subscriptions"

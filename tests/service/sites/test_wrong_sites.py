@@ -13,7 +13,7 @@ from rtfilter.service.settings import SettingsError, settings
 from rtfilter.service.sites.site import NetworkSite
 from service.kills.links import over_websocket
 from service.running import running
-from service.sites.test_losing_nothing import BEAT, linked, shown, subscribe, until
+from service.sites.pairs import BEAT, linked, shown, subscribe, until
 
 ALONE = {"site": "a", "heartbeat": BEAT}
 
