@@ -85,33 +85,40 @@ class Proxy:
                 transport.abort()
 
     async def _connect(self, reader, writer):
-        with suppress(OSError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            method, target, rest = head.split(b" ", 2)
-            tunnel = method == b"CONNECT"  # for a session; other requests have the whole URL
-            url = urlsplit((b"//" + target if tunnel else target).decode())
-            try:
-                if url.port in self.cut:
-                    raise ConnectionRefusedError
-                far, near = await asyncio.open_connection(url.hostname, url.port)
-            except OSError:
-                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
-            else:
-                self.connections.append((url.port, near.transport))
-                if tunnel:
-                    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-                else:
-                    near.write(b" ".join([method, f"{url.path}?{url.query}".encode(), rest]))
-                await asyncio.gather(_forward(reader, near), _forward(far, writer))
-        writer.close()
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await self._pass_on(reader, writer)
+        finally:
+            writer.close()
+
+    async def _pass_on(self, reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, target, rest = head.split(b" ", 2)
+        tunnel = method == b"CONNECT"  # for a session; other requests have the whole URL
+        url = urlsplit((b"//" + target if tunnel else target).decode())
+        try:
+            if url.port in self.cut:
+                raise ConnectionRefusedError
+            far, near = await asyncio.open_connection(url.hostname, url.port)
+        except OSError:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            return
+        self.connections.append((url.port, near.transport))
+        if tunnel:
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        else:
+            near.write(b" ".join([method, f"{url.path}?{url.query}".encode(), rest]))
+        await asyncio.gather(_forward(reader, near), _forward(far, writer))
 
 
 async def _forward(reader, writer):
-    with suppress(OSError):
-        while data := await reader.read(2**16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    try:
+        with suppress(OSError):
+            while data := await reader.read(2**16):
+                writer.write(data)
+                await writer.drain()
+    finally:
+        writer.close()
 
 
 class Network:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from math import inf
@@ -44,12 +44,20 @@ class Links:
     """The ways of sites to each other, which can be cut: each site connects through a proxy of its own."""
 
     def __init__(self, ports):
-        self._ports, self._loop = ports, asyncio.new_event_loop()
-        self._proxies = {name: _demo().Proxy() for name in ports}
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._ports, self._proxies = ports, {name: _demo().Proxy() for name in ports}
+        started = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=[self._serve(started)])
         self._thread.start()
-        for one in self._proxies.values():
-            asyncio.run_coroutine_threadsafe(one.start(), self._loop).result(60)
+        assert started.wait(60)
+
+    async def _serve(self, started):
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        async with AsyncExitStack() as servers:
+            for one in self._proxies.values():
+                await one.start()
+                await servers.enter_async_context(one.server)
+            started.set()
+            await self._ended.wait()
 
     def environment(self, name):
         """The variables of the process of a site."""
@@ -65,7 +73,7 @@ class Links:
             self._loop.call_soon_threadsafe(one.cut.clear)
 
     def end(self):
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
 
