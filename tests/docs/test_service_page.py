@@ -257,6 +257,7 @@ def test_the_table_of_paths_has_all_of_them_and_who_may():
         if "?" in path or path == "/nothing":
             continue
         name = re.sub("/filters/(default|more|none)", "/filters/{filter}", path).replace("OWN", "{id}")
+        name = name.replace("/sites/none", "/sites/{site}")
         if nobody == 200:
             who = "anyone"
         elif owner == publisher == 403:

@@ -20,11 +20,13 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish, shown
 from rtfilter.service.roles import Role
 from rtfilter.service.service_errors import RequestError, TooLargeError, UnknownError
+from rtfilter.service.sites.site import NetworkSite
 from rtfilter.service.webhooks import WebhookState
 
 Everywhere = Annotated[
     bool, Meta(description="Wait until all sites that must know the subscription do; for one site, no wait.")
 ]
+Site = Annotated[str, Meta(description="Name of a site.", examples=["tokyo"])]
 User = Annotated[str | None, Meta(description="Of another user; for admins.")]
 _SUBSCRIPTIONS: Final[dict[str, Any]] = {
     JSON: models.SubscriptionWanted,
@@ -182,9 +184,19 @@ async def statistics(call: Call) -> dict[str, Any]:
 
 async def change_strategy(call: Call, wanted: models.StrategyWanted) -> None:
     """Change the strategy of the whole network. Asked of the root's designated site; for admins."""
-    if call.pipeline.site is None:
+    _site(call).switch(wanted.strategy)
+
+
+async def forget_site(call: Call, site: Site) -> None:
+    """Miss no more events of a site that is gone for good, at all sites. It may come back. For admins."""
+    _site(call).forget(site)
+
+
+def _site(call: Call) -> NetworkSite:
+    site: NetworkSite | None = call.pipeline.site
+    if site is None:
         raise UnknownError("this server is no site of a network: it was started without --site")
-    call.pipeline.site.switch(wanted.strategy)
+    return site
 
 
 async def put_webhook(call: Call, wanted: models.WebhookWanted) -> WebhookState:
@@ -230,6 +242,7 @@ DOORS: Final = (
     Door("PUT", "/subscriptions/{id}", replace, Role.SUBSCRIBER),
     Door("DELETE", "/subscriptions/{id}", unsubscribe, status=204),
     Door("PUT", "/site/strategy", change_strategy, Role.ADMIN, status=204),
+    Door("DELETE", "/site/sites/{site}", forget_site, Role.ADMIN, status=204),
     Door("GET", "/statistics", statistics),
     Door("PUT", "/webhook", put_webhook, Role.SUBSCRIBER),
     Door("GET", "/webhook", show_webhook, standby=False),

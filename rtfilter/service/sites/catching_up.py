@@ -28,6 +28,7 @@ from rtfilter.client.link import Address, addresses_of
 from rtfilter.overlay.broker_names import BrokerMessage, SubscriptionId, Whole
 from rtfilter.overlay.router import Router
 from rtfilter.service.origins import Origin, is_foreign
+from rtfilter.service.service_errors import UnknownError
 from rtfilter.service.sites.arriving import store_event
 from rtfilter.service.sites.peers import Credentials
 from rtfilter.service.stages import StagePart, Stages
@@ -49,12 +50,19 @@ _log = logging.getLogger(__name__)
 class KnownSite(NamedTuple):
     """A site whose events come here: its address, and the position up to which it has nothing to send.
 
-    `log` is the id of its log, which is another one on a new disk.
+    `log` is the id of its log, which is another one on a new disk. `turns` counts how often a user said that
+    the site is gone for good, and how often it came back.
     """
 
     address: str
     position: Whole
     log: str = ""
+    turns: Whole = 0
+
+    @property
+    def gone(self) -> bool:
+        """True if a user said so, and it has not come back."""
+        return self.turns % 2 == 1
 
 
 class Positions(BrokerMessage, frozen=True):
@@ -86,6 +94,7 @@ class CatchingUp(StagePart):
         self._since = int(since) - SKEW
         self.known = {} if found is None else msgspec.json.decode(found, type=dict[str, KnownSite])
         self._stored = dict(self.known)
+        self.turns = 0  # of this site
         self._waiting: list[SubscriptionId] = []  # that not everybody knows since the last change
         self._round, self._next = 0, 0.0
         self._reading: dict[str, asyncio.Task[None]] = {}
@@ -100,17 +109,39 @@ class CatchingUp(StagePart):
 
     def hear(self, message: Positions) -> None:
         """Take what a neighbour tells."""
-        for site, (address, position, log) in message.sites.items():
+        for site, told in message.sites.items():
             if site == self._name:
+                self._come_back(told.turns)
                 continue
             before = self.known.get(site)
             if before is None:
-                self.known[site] = KnownSite(address, 0)
+                self.known[site] = told._replace(position=0, log="")
                 continue
-            if before.log != log:
+            if before.log != told.log:
                 self._current.discard(site)  # one of both is of a former log: the site itself is asked
-            least = position if site in self._current else 0
-            self.known[site] = before._replace(address=address, position=max(least, before.position))
+            position = max(told.position if site in self._current else 0, before.position)
+            turns = max(told.turns, before.turns)
+            self.known[site] = before._replace(address=told.address, position=position, turns=turns)
+
+    def _come_back(self, turns: int) -> None:
+        """Tell others that this site is here, where they know of more turns."""
+        if turns > self.turns:
+            self.turns = turns + turns % 2
+
+    def forget(self, site: str) -> None:
+        """Miss no more events of a site that is gone for good, here and at all sites, until it comes back.
+
+        Raises `UnknownError` if there is no such site.
+        """
+        if site not in self.present:
+            raise UnknownError(f"no site {site!r} is known here")
+        before = self.known[site]
+        self.known[site] = before._replace(turns=before.turns + 1)
+
+    @property
+    def present(self) -> dict[str, KnownSite]:
+        """The sites that are not gone."""
+        return {site: known for site, known in self.known.items() if not known.gone}
 
     def tick(self) -> None:
         """Read at all sites of which something may be missed: now and then until everybody knows what is
@@ -120,14 +151,14 @@ class CatchingUp(StagePart):
         if self._waiting and time.monotonic() < self._next:
             return
         self._next = time.monotonic() + AGAIN
-        for site in self.known:
+        for site in self.present:
             if site not in self._current and site not in self._reading:
                 self._reading[site] = asyncio.create_task(self._read(site))
 
     @property
     def settled(self) -> bool:
         """True if nothing is missed of any known site."""
-        return not self._waiting and self._current >= self.known.keys()
+        return not self._waiting and self._current >= self.present.keys()
 
     async def _read(self, site: str) -> None:
         """Read once; nothing is missed then if all knew what is wanted before, and no link has changed."""
@@ -147,7 +178,7 @@ class CatchingUp(StagePart):
             del self._reading[site]
 
     async def _read_all(self, site: str) -> None:
-        address, position, log_id = self.known[site]
+        address, position, log_id, _ = self.known[site]
         log = await asyncio.to_thread(self._ask, address, "/site")  # first: events until then are read below
         if log["log"] != log_id:
             position = 0
@@ -164,7 +195,7 @@ class CatchingUp(StagePart):
             except HTTPError as error:
                 if error.code != NO_FILTER:
                     raise
-        self.known[site] = KnownSite(address, max(log["head"], position), log["log"])
+        self.known[site] = self.known[site]._replace(position=max(log["head"], position), log=log["log"])
 
     async def _read_filter(self, site: str, address: str, filter: str, after: int) -> None:
         """Read all events of a filter above a position, page by page."""

@@ -286,6 +286,12 @@ class NetworkSite(StagePart):
             raise ConflictError(str(error)) from None
         self._inputs.put_nowait(partial(self._broker.switch, strategy))
 
+    def forget(self, site: str) -> None:
+        """Miss no more events of a site that is gone for good. Raises `ConflictError` or `UnknownError`."""
+        if site in self._neighbours():
+            raise ConflictError(f"{site} is a neighbour of {self.settings.name}: end its server first")
+        self.catching_up.forget(site)
+
     async def everywhere(self, id: int) -> None:
         """Wait until all sites that must know a subscription do."""
         known = asyncio.Event()
@@ -316,7 +322,7 @@ class NetworkSite(StagePart):
             [self._shown(membership.contacts[name]) for name in sorted(self._neighbours())],
             {
                 name: OriginShown(known.address, known.position)
-                for name, known in sorted(self.catching_up.known.items())
+                for name, known in sorted(self.catching_up.present.items())
             },
             self.catching_up.settled,
             len(self._wants),
@@ -419,7 +425,7 @@ class NetworkSite(StagePart):
                 owed = None
             if owed is None:
                 position = max(self._match.last, self._match.settled)
-                mine = KnownSite(self.settings.address, position, self._log_id)
+                mine = KnownSite(self.settings.address, position, self._log_id, self.catching_up.turns)
                 self._owed[name] = _Owed(
                     mine.position, Positions({**self.catching_up.known, self.settings.name: mine})
                 )

@@ -260,6 +260,32 @@ def test_an_event_arrives_over_tls(tmp_path, monkeypatch):
         arrived(b, [7])
 
 
+@pytest.mark.slow
+def test_a_site_that_is_gone_for_good_is_missed_until_someone_says_so_and_may_come_back(tmp_path):
+    def forgotten(name):
+        return stays.ask("DELETE", f"/site/sites/{name}", user="admin").status
+
+    with running(tmp_path / "stays", site="stays", heartbeat=BEAT) as stays:
+        given = {"site": "goes", "heartbeat": BEAT, "port": free(), "rendezvous": stays.opened.address}
+        with running(tmp_path / "goes", **given) as goes:
+            until(lambda: linked(stays, goes))
+            until(lambda: "goes" in shown(stays)["sites"])
+            subscribe(stays)
+            assert forgotten("goes") == HTTPStatus.CONFLICT  # it is here
+            assert forgotten("other") == HTTPStatus.NOT_FOUND
+        until(lambda: not shown(stays)["neighbours"])
+        time.sleep(5 * BEAT)
+        assert not shown(stays)["current"]
+        assert forgotten("goes") == HTTPStatus.NO_CONTENT
+        assert shown(stays)["current"]
+        assert "goes" not in shown(stays)["sites"]
+        assert forgotten("goes") == HTTPStatus.NOT_FOUND
+        with running(tmp_path / "goes", **given) as goes:
+            publish(goes, [1])
+            arrived(stays, [1])
+            until(lambda: linked(stays, goes) and "goes" in shown(stays)["sites"])
+
+
 # -- a site alone --------------------------------------------------------------------------------------------
 
 
@@ -334,6 +360,34 @@ def test_events_that_an_origin_has_removed_are_a_critical_line(tmp_path, monkeyp
     alone(tmp_path, script)
     (line,) = critical()
     assert re.fullmatch("events of far between its positions 8 and 10 may be lost here: .*", line)
+
+
+def test_all_sites_hear_that_a_site_is_gone_and_that_it_is_back(tmp_path):
+    far = KnownSite("http://127.0.0.1:9", 5, "1")
+
+    async def script(pipeline, site):
+        await until_true(lambda: site.shown.root)
+
+        def hear(turns, name="far"):
+            site.catching_up.hear(Positions({name: far._replace(turns=turns)}))
+            return "far" in site.shown.sites, site.shown.current
+
+        assert hear(0) == (True, False)  # there is nobody at its address
+        assert hear(1) == (False, True)
+        assert hear(0) == (False, True)  # told by a site that has not heard of it
+        assert hear(2) == (True, False)
+        assert hear(1) == (True, False)
+        site.forget("far")
+        assert hear(2) == (False, True)
+        assert hear(3, "unheard") == (False, True)
+        await site.catching_up.store()
+        kept = type(site.catching_up)(site._stages, "here", None, site._table, site._router)
+        assert {name: one.turns for name, one in kept.known.items()} == {"far": 3, "unheard": 3}
+        for told, own in ((0, 0), (1, 2), (2, 2), (1, 2), (4, 4), (5, 6)):
+            hear(told, "here")
+            assert site.catching_up.turns == own
+
+    alone(tmp_path, script)
 
 
 def test_the_log_has_the_place_of_a_site(tmp_path, caplog):
