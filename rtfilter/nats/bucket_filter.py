@@ -26,7 +26,7 @@ from rtfilter.subscriptions.loading import BadSubscription
 from rtfilter.watch.metrics import Metrics
 
 _log = logging.getLogger(__name__)
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the table of a snapshot."""
 
 
@@ -44,6 +44,7 @@ class SnapshotTable(msgspec.Struct):
         The user of each subscription, by key.
     others : list of str
         Keys without a usable subscription; see `BucketFilter.keys`.
+    refused : list of BucketRefusal
     needs_user : bool
         Whether subscriptions without a user are refused.
     """
@@ -54,6 +55,7 @@ class SnapshotTable(msgspec.Struct):
     revision: int
     users: dict[str, str]
     others: list[str]
+    refused: list[BucketRefusal]
     needs_user: bool
 
 
@@ -200,8 +202,10 @@ class BucketFilter:
         """Return what a snapshot of now has, and count changes from now on."""
         self.changed = 0
         others, definition = sorted(self._others), self._definition.to_json()
-        users = dict(self.users)
-        return SnapshotTable(FORMAT, self._bucket, definition, self.revision, users, others, self._needs_user)
+        users, refused = dict(self.users), list(self.refused.values())
+        return SnapshotTable(
+            FORMAT, self._bucket, definition, self.revision, users, others, refused, self._needs_user
+        )
 
     def load(self, folder: Path, last: int) -> bool:
         """Take over the newest snapshot that fits, up to the revision `last`; return whether there is one."""
@@ -222,6 +226,7 @@ class BucketFilter:
             loaded.configure(max_unbounded=self._definition.max_unbounded)
             self.filter, self.users = loaded, table.users
             self.revision, self._others = table.revision, set(table.others)
+            self.refused = {one.key: one for one in table.refused}
             return True
         return False
 

@@ -40,11 +40,11 @@ def find(events: EventFiles, out: str) -> list[InputFile]:
         There are none at one of the places, or it cannot be read.
     """
     given = [events] if isinstance(events, str | os.PathLike) else list(events)
-    inside = f"{out.partition('?')[0]}/"
+    inside = out if places.local(out) else out.partition("?")[0]
     found: dict[str, InputFile] = {}
     for place in map(places.absolute, given):
         with reading(place):
-            own = [file for file in _at(place) if not file.place.startswith(inside)]
+            own = [file for file in _at(place) if not file.place.startswith(f"{inside}/")]
         if not own:
             raise FileError(f"{place}: there are no files; give a file, a directory, or a pattern with *")
         found.update((file.place, file) for file in own)

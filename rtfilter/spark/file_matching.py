@@ -224,17 +224,14 @@ def _plan(out: str, arguments: dict[str, Any], slots: int, events: int) -> dict[
         return found
     for key, words in ARGUMENTS.items():
         if found[key] != arguments[key]:
-            changed = [place for place, *_ in _differing(found["files"], arguments["files"])]
+            before, now = ({tuple(file) for file in one["files"]} for one in (found, arguments))
+            changed = sorted({place for place, *_ in before ^ now})
             named = f" ({listed(changed)})" if key == "files" else ""
             raise FileError(
                 f"{out} has matches of another call, as {words}{named}: choose another "
                 "directory out, or remove this one to match again"
             )
     return found
-
-
-def _differing(one: list[Any], other: list[Any]) -> list[Any]:
-    return [*(file for file in one if file not in other), *(file for file in other if file not in one)]
 
 
 @dataclass(frozen=True)

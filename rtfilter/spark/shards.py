@@ -509,12 +509,11 @@ def build_sharded(
     except versions.VersionTakenError:
         raise taken from None
     try:
-        built = _built(given, draft)
+        made = draft._next(_built(given, draft))
     except BaseException:
-        for folder in ("shards", "versions"):
+        for folder in ("shards", "leaves", "versions"):
             places.remove(draft._place(folder))
         raise
-    made = draft._next(built)
     places.remove(versions.file_of(draft._place("versions"), 0))
     return made
 

@@ -151,6 +151,8 @@ def test_a_snapshot_is_loaded(tmp_path):
     again = made(bucket="then")
     assert again.load(tmp_path, 9)
     assert (again.users, again.revision, again.keys) == (held.users, 5, 5)
+    assert again.refused == held.refused
+    assert again.refused.keys() == {"d"}
     assert matches(again) == ["a", "b", "e"]
     again.apply([removed("a", 6)])
     assert matches(again) == ["b", "e"]

@@ -328,7 +328,7 @@ def test_updates_leave_only_what_versions_name(spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_mistakes_change_nothing(spark, built, tmp_path):
+def test_mistakes_change_nothing(spark, built, tmp_path, monkeypatch):
     _, index, path = built
     low, high = boxes(4)
 
@@ -351,6 +351,9 @@ def test_mistakes_change_nothing(spark, built, tmp_path):
            schema=Schema({"x": float, "y": float, "z": bool}))  # fmt: skip
     wrong = spark.createDataFrame([(7, "x > 1 AND"), (8, "x > 1")], "id int, where string")
     refuse(PredicateError, r"^subscription 7: [^\n]*\n    x > 1 AND\n          \^$", wrong)
+    with monkeypatch.context() as patched:
+        patched.setattr(ShardedIndex, "_publish", None)
+        refuse(TypeError, "'NoneType' object is not callable", good)
     assert not (tmp_path / "new" / "versions").exists()
     assert len(build_sharded(wrong.where("id = 8"), tmp_path / "new", SCHEMA)) == 1  # nothing is in the way
     with pytest.raises(ValueError, match=f"subscription {index_id(index)} exists already"):
