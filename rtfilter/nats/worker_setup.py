@@ -140,8 +140,8 @@ async def connect(options: WorkerOptions, on_reconnect: Callable[[], object] = l
         on_reconnect()
 
     try:
-        return await asyncio.wait_for(
-            nats.connect(
+        async with asyncio.timeout(WAIT):
+            return await nats.connect(
                 options.urls,
                 name=f"rtfilter nats {options.filter}",
                 error_cb=failed,
@@ -153,9 +153,7 @@ async def connect(options: WorkerOptions, on_reconnect: Callable[[], object] = l
                 user_credentials=options.credentials,
                 skip_subject_validation=True,  # `Subject` and the engine have made them
                 pending_size=2**26,
-            ),
-            WAIT,
-        )
+            )
     except (Error, OSError, TimeoutError, ValueError) as error:
         why = str(error) or "no answer"
         raise SetupError(

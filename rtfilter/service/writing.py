@@ -121,7 +121,8 @@ class Store:
         done = asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
         done.add_done_callback(self._note_outcome)
         try:
-            return await asyncio.wait_for(asyncio.shield(done), LIMIT)
+            async with asyncio.timeout(LIMIT):  # `wait_for` may forget that it is cancelled
+                return await asyncio.shield(done)
         except (TakenError, SQLAlchemyError) as error:
             raise _busy(error) from error
         except TimeoutError:

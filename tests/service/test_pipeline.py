@@ -1,6 +1,7 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
+import concurrent.futures
 import json
 import logging
 import threading
@@ -1105,6 +1106,35 @@ def test_a_read_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
         return (await pipeline.subscriptions.show(ANN, id)).id == id
 
     assert served(tmp_path, script) == [True]
+
+
+class Held:
+    """As much of an executor as `run_in_executor` uses; the test sets the result of the work."""
+
+    def submit(self, *work):
+        self.result = concurrent.futures.Future()
+        return self.result
+
+
+def test_who_is_cancelled_while_work_on_the_log_ends_is_cancelled(tmp_path):
+    async def script(pipeline):
+        store, thread, cancelled = pipeline._store, pipeline._store._thread, []
+        for turns in range(8):
+            store._thread = Held()
+            task = asyncio.create_task(store.change(print))
+            await asyncio.sleep(0)
+            store._thread.result.set_result(None)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if task.cancel():
+                await asyncio.wait([task])
+                cancelled.append(task.cancelled())
+        store._thread = thread
+        return cancelled
+
+    (cancelled,) = served(tmp_path, script)
+    assert len(cancelled) > 2
+    assert all(cancelled)
 
 
 @pytest.mark.parametrize("work", ["put_filter", "remove_filter", "trim"])
