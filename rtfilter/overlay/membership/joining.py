@@ -3,6 +3,8 @@
 After Xue and Feng 2005. The cluster asks the rendezvous point for the root, finds the root's designated
 broker, and walks down from it (`walk`). Distances are round trips. If the root does not answer, it waits a
 random time and claims to be the root. If no cluster accepts it, it waits, longer each time, and begins again.
+If the rendezvous point does not answer, it walks down from its former parent, if it had one: the paper needs
+the rendezvous point for each join.
 """
 
 from __future__ import annotations
@@ -191,6 +193,8 @@ class Joining:
         self._chance = chance
         self._failures = 0  # in a row
         self._silent = ""  # the former parent, if it is silent
+        self._former: Neighbour | None = None  # the former parent
+        self._asks = 0  # of the rendezvous point, without an answer
         self._root: Root | None = None
         self._search: Search | None = None
         self._walk: Walk | None = None
@@ -211,10 +215,10 @@ class Joining:
         """The cluster whose answer to a request is due; empty: none."""
         return self._question if self.step is JoinStep.REQUESTING else ""
 
-    def begin(self, now: float, silent: str = "") -> None:
+    def begin(self, now: float, silent: str = "", former: Neighbour | None = None) -> None:
         """Begin a join at the next tick; `silent` is the former parent if it did not answer."""
         self._failures = 0
-        self._silent = silent
+        self._silent, self._former = silent, former
         self._go(JoinStep.ASKING, now)
 
     def stop(self) -> None:
@@ -229,14 +233,20 @@ class Joining:
             self._go(JoinStep.ASKING, now)
         elif self.step is JoinStep.HESITATING:
             self._go(JoinStep.CLAIMING, now)
+        if self.step is JoinStep.ASKING and self._former and self._asks == self._settings.missed:
+            self._silent = ""
+            self._find(self._former, now)
         if self.step is JoinStep.ASKING:
+            self._asks += 1
             self.due = now + self._settings.heartbeat
             return ask(self._contact)
         if self.step is JoinStep.SEARCHING and self._search:
             sends = self._search.tick(now)
             self.due = self._search.due
-            if self._search.failed:
+            if self._search.failed and self._root:
                 self._hesitate(now)
+            elif self._search.failed:
+                self._rest(now)
             return sends
         if self.step is JoinStep.CLAIMING:
             self.due = now + self._settings.heartbeat
@@ -268,8 +278,7 @@ class Joining:
             self._silent = ""
             self._hesitate(now)
             return []
-        self._search = Search(name, root.cluster.members, self._settings, self._contact)
-        self._go(JoinStep.SEARCHING, now)
+        self._find(root.cluster, now)
         return self.tick(mine, now)
 
     def probed(
@@ -316,8 +325,12 @@ class Joining:
         self._done(Joined(message.parent, message.path))
         return []
 
+    def _find(self, cluster: Neighbour, now: float) -> None:
+        self._search = Search(cluster.cluster, cluster.members, self._settings, self._contact)
+        self._go(JoinStep.SEARCHING, now)
+
     def _go(self, step: JoinStep, due: float) -> None:
-        self.step, self.due = step, due
+        self.step, self.due, self._asks = step, due, 0
         if step in (JoinStep.IDLE, JoinStep.ASKING, JoinStep.RESTING):
             self._walk = self._search = self._root = None
 

@@ -252,7 +252,7 @@ class Membership:
                 links.add_parent(joined.parent, joined.path, now)
             standing = links.standing
             if standing.parent is None and not standing.root and not joining.active:
-                joining.begin(now, links.silent)
+                joining.begin(now, links.silent, links.former)
             elif joining.active and (standing.parent or standing.root):
                 joining.stop()
             if news or standing.path != self._told.path:

@@ -124,6 +124,8 @@ class Links:
     def __init__(self, contact: Contact, settings: MembershipSettings) -> None:
         self.silent = ""
         """The former parent, if it was lost because none of its members answered."""
+        self.former: Neighbour | None = None
+        """The last parent that was lost."""
         self._contact = contact
         self._settings = settings
         self._links: dict[str, _Link] = {}
@@ -182,8 +184,9 @@ class Links:
 
     def remove(self, cluster: str) -> None:
         """Drop a link, if there is one."""
-        self._links.pop(cluster, None)
+        link = self._links.pop(cluster, None)
         if cluster == self._parent:
+            self.former = link.neighbour if link else self.former
             self._parent = ""
             self._path = ()
 

@@ -148,3 +148,45 @@ def test_the_rendezvous_point_is_asked_until_it_answers(silence):
         joiner.now += 0.25
         asked += said(joiner.broker.tick(joiner.now))
     assert asked == [("", AskRoot(ME))] * silence
+
+
+@pytest.fixture
+def left():
+    """A cluster whose parent, of two members, is silent, and so is the rendezvous point."""
+    joiner = Joiner()
+    members = Contact("r1", "r"), Contact("r2", "r")
+    parent = Neighbour("r", members[0], members, 1)
+    joiner.hear(JoinAnswer(joiner.request().attempt, parent=parent, path=("r",)))
+    while joiner.parent:
+        joiner.now += 0.25
+        joiner.broker.tick(joiner.now)
+    return joiner
+
+
+def until(joiner, kind):
+    """All that is said until a message of a kind."""
+    talk = []
+    while not talk or not isinstance(talk[-1][1], kind):
+        joiner.now += 0.25
+        talk += said(joiner.broker.tick(joiner.now))
+        assert joiner.now < 60
+    return talk
+
+
+def test_without_the_rendezvous_point_the_walk_begins_at_the_former_parent(left):
+    assert until(left, Probe) == [("", AskRoot(ME))] * 3 + [("r2", Probe(ME))]
+    contact = Contact("r2", "r")
+    now = Neighbour("r", contact, (contact,), 2)
+    ((to, ping),) = left.hear(Probed(contact, now), "r2")
+    assert (to, type(ping)) == ("r2", Ping)
+    ((to, request),) = left.hear(Pong(contact, ping.walk, ()), "r2")
+    assert (to, type(request)) == ("r2", JoinRequest)
+    left.hear(JoinAnswer(request.attempt, parent=now, path=("r",)), "r2")
+    assert left.parent == "r"
+
+
+def test_the_rendezvous_point_is_asked_again_where_the_former_parent_is_dead(left):
+    until(left, Probe)
+    talk = until(left, AskRoot)
+    assert {type(message) for _, message in talk} == {Probe, AskRoot}  # and it claims nothing
+    assert left.hear(RootIs(Root(cluster("s"), 2)), RENDEZVOUS_POINT) == [("s1", Probe(ME))]
