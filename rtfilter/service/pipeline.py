@@ -29,7 +29,7 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.origins import is_foreign
 from rtfilter.service.owners import Owners, owned_of
 from rtfilter.service.publishing import Delivering, Publishing, stopping
-from rtfilter.service.service_errors import BusyError
+from rtfilter.service.service_errors import BusyError, UnknownError
 from rtfilter.service.sites.site import NetworkSite, SiteSettings
 from rtfilter.service.stages import Clock, Ending, Stages
 from rtfilter.service.standby import Standby
@@ -136,6 +136,12 @@ class Pipeline:
         """Become a site of a network, once the pipeline runs."""
         self.site = NetworkSite(self._stages, settings, table)
         self._tasks.append(asyncio.create_task(self.site.run()))
+
+    def require_site(self) -> NetworkSite:
+        """Return the site that this server is. Raises `UnknownError`."""
+        if self.site is None:
+            raise UnknownError("this server is no site of a network: it was started without --site")
+        return self.site
 
     async def everywhere(self, ids: Sequence[int]) -> None:
         """Wait until all sites know subscriptions that they must know. Raises `BusyError`."""

@@ -19,8 +19,7 @@ from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.measures import Measures
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish, shown
 from rtfilter.service.roles import Role
-from rtfilter.service.service_errors import RequestError, TooLargeError, UnknownError
-from rtfilter.service.sites.site import NetworkSite
+from rtfilter.service.service_errors import RequestError, TooLargeError
 from rtfilter.service.webhooks import WebhookState
 
 Everywhere = Annotated[
@@ -184,19 +183,12 @@ async def statistics(call: Call) -> dict[str, Any]:
 
 async def change_strategy(call: Call, wanted: models.StrategyWanted) -> None:
     """Change the strategy of the whole network. Asked of the root's designated site; for admins."""
-    _site(call).switch(wanted.strategy)
+    call.pipeline.require_site().switch(wanted.strategy)
 
 
 async def forget_site(call: Call, site: Site) -> None:
     """Miss no more events of a site that is gone for good, at all sites. It may come back. For admins."""
-    _site(call).forget(site)
-
-
-def _site(call: Call) -> NetworkSite:
-    site: NetworkSite | None = call.pipeline.site
-    if site is None:
-        raise UnknownError("this server is no site of a network: it was started without --site")
-    return site
+    call.pipeline.require_site().forget(site)
 
 
 async def put_webhook(call: Call, wanted: models.WebhookWanted) -> WebhookState:

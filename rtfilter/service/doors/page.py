@@ -15,7 +15,6 @@ from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON, Call
 from rtfilter.service.doors.door import Door
 from rtfilter.service.roles import ALL, Identity, Role
-from rtfilter.service.service_errors import UnknownError
 from rtfilter.service.sites.shown import SiteShown
 from rtfilter.service.status import Status
 
@@ -80,9 +79,7 @@ async def status(call: Call) -> Response:
 async def site(call: Call) -> Any:
     """Return the place of this server among the sites of its network. For admins and other sites."""
     await _watcher(call, Role.SITE)
-    if call.pipeline.site is None:
-        raise UnknownError("this server is no site of a network: it was started without --site")
-    return call.pipeline.site.shown
+    return call.pipeline.require_site().shown
 
 
 async def health(call: Call) -> Response:
