@@ -40,7 +40,7 @@ def find(events: EventFiles, out: str) -> list[InputFile]:
         There are none at one of the places, or it cannot be read.
     """
     given = [events] if isinstance(events, str | os.PathLike) else list(events)
-    inside = out if places.local(out) else out.partition("?")[0]
+    inside, _ = places.parted(out)
     found: dict[str, InputFile] = {}
     for place in map(places.absolute, given):
         with reading(place):
@@ -56,13 +56,13 @@ def find(events: EventFiles, out: str) -> list[InputFile]:
 def _at(place: str) -> list[InputFile]:
     """Return the files at a path, URI or pattern."""
     path = places.local(place)
-    head, mark, options = place.partition("?") if path is None else (place, "", "")
+    head, options = places.parted(place)
     names = head.split("/")
     wild = [any(map(name.__contains__, WILD)) for name in names]
     if not any(wild) or (path is not None and path.exists()):
         return _below(place, [])
     first = wild.index(True)
-    return _below("/".join(names[:first]) + mark + options or "/", names[first:])
+    return _below("/".join(names[:first]) + options or "/", names[first:])
 
 
 def _below(base: str, pattern: list[str]) -> list[InputFile]:

@@ -192,7 +192,7 @@ def _arguments(files: list[InputFile], route: Route, id: str, details: bool) -> 
     leases = [*route.leases, *([route.leaves] if route.leaves else [])]
     content = hashlib.blake2b("".join(map(_content, leases)).encode(), digest_size=16).hexdigest()
     # A URI may have credentials before the host, and as options.
-    named = [[re.sub("//[^/]*@", "//", place.partition("?")[0]), *more] for place, *more in files]
+    named = [[re.sub("//[^/]*@", "//", places.parted(place)[0]), *more] for place, *more in files]
     return {"files": named, "index": content, "id": id, "details": details, "form": FORM}
 
 

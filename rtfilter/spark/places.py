@@ -24,20 +24,26 @@ def local(place: str) -> Path | None:
     return None if "://" in place else Path(place)
 
 
+def parted(place: str) -> tuple[str, str]:
+    """Return a place without the options of a URI, and these with their question mark, or an empty text."""
+    head, mark, options = place.partition("?") if local(place) is None else (place, "", "")
+    return head, mark + options
+
+
 def absolute(place: str | os.PathLike[str]) -> str:
     """Return a path or URI that every process understands."""
     text = os.fspath(place)
     path = local(text)
     if path is not None:
         return str(path.absolute())
-    head, mark, options = text.partition("?")
-    return head.rstrip("/") + mark + options
+    head, options = parted(text)
+    return head.rstrip("/") + options
 
 
 def under(place: str, name: str) -> str:
     """Return the place of a file or directory in a directory; the options of a URI stay at its end."""
-    head, mark, options = place.partition("?") if local(place) is None else (place, "", "")
-    return f"{head}/{name}{mark}{options}"
+    head, options = parted(place)
+    return f"{head}/{name}{options}"
 
 
 def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
