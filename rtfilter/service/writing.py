@@ -81,7 +81,7 @@ class Store:
         self._anew = False  # a caller waits for a round with all changes until now
         self.stuck = False
         self._failing = False  # a failure is in the log of the server, and not its end
-        self._taken: TakenError | None = None  # met by other work than a transaction
+        self._ended: Exception | None = None  # why `run` has ended, or ends soon
         self._missed: list[Logged] = []  # entries of failed transactions in the log, not reported yet
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
@@ -106,9 +106,11 @@ class Store:
 
         Raises `BusyError`; where it is known that the progress was not written, `undo` is called first.
         """
-        if self.stuck:
+        try:
+            self._require_free()
+        except BusyError:
             undo()
-        self._require_free()
+            raise
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append(_Flush(user, answer, undo))
         self._anew |= user is None
@@ -134,7 +136,7 @@ class Store:
             return
         error = done.exception()
         if isinstance(error, TakenError):
-            self._taken = error
+            self._ended = error
             self._news.set()
         elif isinstance(error, SQLAlchemyError):
             self._note_failure(error)
@@ -160,6 +162,8 @@ class Store:
         self._failing = False
 
     def _require_free(self) -> None:
+        if self._ended is not None:
+            raise _busy(self._ended)
         if self.stuck:
             raise BusyError("the database does not answer; try again", 1.0)
 
@@ -168,14 +172,23 @@ class Store:
         self._news.set()
 
     async def run(self) -> None:
-        """Write entries and progress, until cancelled."""
+        """Write entries and progress, until cancelled. Raises `TakenError` if another server has the log."""
+        try:
+            await self._write()
+        except Exception as error:
+            self._ended = error
+            while waiting := self._take():
+                self._fail(waiting, error)
+            self._fail(self._flushes, error)
+            raise
+
+    async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._taken is not None:
-                self._fail([*self._take(), *self._flushes], self._taken)
-                raise self._taken
+            if self._ended is not None:
+                raise self._ended
             batch = self._take()
             progress, flushes = None, list[_Flush]()
             if loop.time() >= self._next or self._urgent:

@@ -977,16 +977,26 @@ def test_what_fails_alone_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch
     assert any("the change at position" in one for one in left_out)
 
 
-def test_it_ends_where_another_server_has_opened_its_database(tmp_path):
+def test_nobody_waits_for_the_log_once_another_server_has_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOGETHER", 1)
+    answers, undone = [], []
+
     async def script(pipeline):
         other = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
         other.close()
-        with pytest.raises(BusyError):
-            await pipeline.publishing.publish(CARL, "default", events(pipeline, 1))
-        assert isinstance(await pipeline.died(), TakenError)
+        for _ in range(2):  # while the stage that writes ends, and afterwards
+            published = [
+                pipeline.publishing.publish(CARL, "default", events(pipeline, price)) for price in range(3)
+            ]
+            flushed = pipeline._store.flush(undo=lambda: undone.append(True))
+            answers.append(await asyncio.gather(*published, flushed, return_exceptions=True))
+            answers.append([await pipeline.died()])
 
     with pytest.raises(AssertionError):  # it is not healthy
         served(tmp_path, script)
+    assert [[type(one) for one in some] for some in answers] == [[BusyError] * 4, [TakenError]] * 2
+    assert all("the log cannot be written" in str(one) for one in answers[0] + answers[2])
+    assert len(undone) == 2
 
 
 def test_an_error_of_a_transaction_ends_no_stage(tmp_path, monkeypatch):
