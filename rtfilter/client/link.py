@@ -126,9 +126,10 @@ class Link:
             return self._why or str(closed)
         finally:
             writer.cancel()
-            with suppress(asyncio.CancelledError):
-                await writer
-            await self.close()
+            try:
+                await asyncio.gather(writer, return_exceptions=True)
+            finally:
+                await self.close()
 
     async def _write(self) -> None:
         with suppress(ConnectionClosed):

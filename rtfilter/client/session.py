@@ -120,9 +120,8 @@ class Session:
         finally:
             request.answer.cancel()
             self._keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeper
             self._end(ClosedError("the client is disconnected"))
+            await asyncio.gather(self._keeper, return_exceptions=True)
 
     async def _keep(self, link: Link) -> None:
         """Receive, and reconnect after each loss, until `disconnect` or an error ends the session."""

@@ -216,6 +216,31 @@ def test_a_disconnect_while_a_loop_begins_ends_it(step):
     run(script)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_is_cancelled_at_any_moment_of_an_end_is_cancelled(lost):
+    """Who leaves, or who has lost the connection and would make a new one."""
+
+    async def script(server, client):
+        cancelled = []
+        for turns in range(40):
+            async with connect(server.url, user="bob") as other:
+                await other.subscribe("price > 0")
+                if lost:
+                    work = other.session._keeper
+                    other.session._link._socket.transport.abort()
+                else:
+                    work = asyncio.create_task(other.disconnect())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if work.cancel():
+                    await asyncio.wait([work], timeout=1)
+                    cancelled.append(work.cancelled())
+        assert len(cancelled) > 3
+        assert all(cancelled)
+
+    run(script)
+
+
 def test_disconnect_ends_the_loop():
     async def script(server, client):
         asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(client.disconnect()))
