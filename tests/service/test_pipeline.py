@@ -1128,7 +1128,8 @@ class Held:
 
 def test_who_is_cancelled_while_work_on_the_log_ends_is_cancelled(tmp_path):
     async def script(pipeline):
-        store, thread, cancelled = pipeline._store, pipeline._store._thread, []
+        given = pipeline.deliver, lambda: 0, pipeline.measures, pipeline.rounds
+        store, cancelled = writing.Store(pipeline._log, print, *given), []  # no stage uses this one
         for turns in range(8):
             store._thread = Held()
             task = asyncio.create_task(store.change(print))
@@ -1139,7 +1140,6 @@ def test_who_is_cancelled_while_work_on_the_log_ends_is_cancelled(tmp_path):
             if task.cancel():
                 await asyncio.wait([task])
                 cancelled.append(task.cancelled())
-        store._thread = thread
         return cancelled
 
     (cancelled,) = served(tmp_path, script)
