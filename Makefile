@@ -33,7 +33,7 @@ ready: .venv/installed ## style, types and layers; meanwhile kernels are compile
 		$(MAKE) --no-print-directory lint; linted=$$?; wait $$compiling && exit $$linted
 
 prove: ready ## what takes longer: all tests in full, kills, random runs, planted faults; writes tests/proofs/results
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --long
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --long -o faulthandler_timeout=3600
 	PYTHONPATH=tests $(BIN)/python -m proofs
 
 lint: .venv/installed
