@@ -56,7 +56,8 @@ class Demo:
 
     def __init__(self, urls, client):
         self.urls, self.engine = urls, client.jetstream(timeout=10, publish_async_max_pending=500)
-        self.published, self.over, self.looks = 0, asyncio.Event(), []
+        self.published = self.done = 0
+        self.over, self.looks = asyncio.Event(), []
 
     async def publish(self):
         """Keep some thousand events waiting, each with a number, until it is over."""
@@ -74,13 +75,18 @@ class Demo:
             await asyncio.gather(*waiting)
 
     async def look(self, phase):
-        """Note how many events are matched, until the phase is over."""
-        until = time.perf_counter() + PHASE
-        while time.perf_counter() < until:
-            info = await self.engine.consumer_info(f"{NAME}-events", NAME)
-            self.done = (info.delivered.stream_seq - info.num_ack_pending) * FRAME
-            self.looks.append((time.perf_counter(), self.done, phase))
+        """Note how many events are matched, until the phase is over and some were."""
+        until, mine = time.perf_counter() + PHASE, []
+        while not mine or mine[-1][0] < until or mine[-1][1] == mine[0][1]:
             await asyncio.sleep(STEP)
+            await self.count()
+            mine.append((time.perf_counter(), self.done, phase))
+        self.looks += mine
+
+    async def count(self):
+        """Ask how many events are done."""
+        info = await self.engine.consumer_info(f"{NAME}-events", NAME)
+        self.done = (info.delivered.stream_seq - info.num_ack_pending) * FRAME
 
     async def run(self):
         """Go through the phases; return the rate of each, and the events that were lost."""
@@ -93,7 +99,6 @@ class Demo:
                 for number in range(CONDITIONS)
             ]
         )
-        self.done = 0
         workers = [await asyncio.to_thread(start, self.urls)]
         publishing = asyncio.create_task(self.publish())
         await self.look(PHASES[0])
@@ -104,9 +109,8 @@ class Demo:
         self.over.set()
         await publishing
         while self.done < self.published:
-            info = await self.engine.consumer_info(f"{NAME}-events", NAME)
-            self.done = (info.delivered.stream_seq - info.num_ack_pending) * FRAME
             await asyncio.sleep(0.1)
+            await self.count()
         workers[1].send_signal(signal.SIGTERM)
         for worker in workers:
             worker.wait()
