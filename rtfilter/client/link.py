@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import Request
@@ -128,8 +129,9 @@ class Link:
             writer.cancel()
             try:
                 await asyncio.gather(writer, return_exceptions=True)
-            finally:
                 await self.close()
+            finally:
+                self._socket.transport.abort()  # it is open still where this is cancelled
 
     async def _write(self) -> None:
         with suppress(ConnectionClosed):
@@ -177,14 +179,17 @@ async def join(addresses: Sequence[Address]) -> Link:
     finally:
         for one in asked:
             one.cancel()
-        for other in await asyncio.gather(*asked, return_exceptions=True):
-            if isinstance(other, Link) and other is not link:
-                other.drop("another server was faster")
+            one.add_done_callback(partial(_drop_others, link))
     passing = [error for error in errors if isinstance(error, RefusedError) and error.passing]
     away = [error for error in errors if isinstance(error, UnreachableError)]
     if len(away) == len(errors):
         raise UnreachableError("; ".join(map(str, away)))
     raise next((error for error in errors if error not in passing and error not in away), *passing[:1])
+
+
+def _drop_others(link: Link | None, asked: asyncio.Task[Link]) -> None:
+    if not asked.cancelled() and asked.exception() is None and asked.result() is not link:
+        asked.result().drop("another server was faster")
 
 
 async def _join(address: Address) -> Link:
